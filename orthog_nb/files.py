@@ -104,7 +104,7 @@ def _mnist(folder):
     x,y = (np.concatenate([read(f'{s}-{what}-ubyte', skip) for s in ('train','t10k')]) for what,skip in (('images-idx3',16), ('labels-idx1',8)))
     return _images('mnist', torch.from_numpy(x).view(-1,1,28,28), torch.from_numpy(y).long(), torch.arange(60_000), torch.arange(60_000, 70_000))
 
-# %% ../nbs/05b_files.ipynb #d07902c1
+# %% ../nbs/05b_files.ipynb #4e6bd7af
 class ArrayUnpickler(pickle.Unpickler):
     "Reads a pickle of numbers, strings, lists, dicts and numpy arrays; refuses everything else."
     def find_class(self, module, name):
@@ -112,9 +112,11 @@ class ArrayUnpickler(pickle.Unpickler):
         if (module,name) in _allowed: return _allowed[module,name]
         raise pickle.UnpicklingError(f'it asks for {module}.{name}')
 
+def _text(s): return s.decode('latin1') if isinstance(s, bytes) else s
+
 class _Dtype:
-    def __init__(self, code, *_): self.code,self.order = code,'|'
-    def __setstate__(self, state): self.order = state[1]
+    def __init__(self, code, *_): self.code,self.order = _text(code),'|'
+    def __setstate__(self, state): self.order = _text(state[1])
     def __call__(self):
         if not re.fullmatch(r'[iuf][1248]', self.code): raise pickle.UnpicklingError(f'it holds an array of type {self.code}')
         return np.dtype(self.code).newbyteorder(self.order)
@@ -126,7 +128,6 @@ class _Array:
         self.value = _from_bytes(data, dtype, shape, 'F' if fortran else 'C')
 
 def _from_bytes(data, dtype, shape, order):
-    if isinstance(data, str): data = data.encode('latin1')
     return np.frombuffer(data, dtype()).reshape(shape, order=order)
 
 _allowed = {('numpy','ndarray'): _Array, ('numpy','dtype'): _Dtype, ('multiarray','_reconstruct'): lambda *_: _Array(),
@@ -139,8 +140,8 @@ def unpickle(
 )->dict:
     "The dict of arrays in a pickle, without running anything that the pickle asks for."
     try:
-        got = ArrayUnpickler(io.BytesIO(data) if isinstance(data, bytes) else data, encoding='latin1').load()
-        return {k: v.value if isinstance(v, _Array) else v for k,v in got.items()}
+        got = ArrayUnpickler(io.BytesIO(data) if isinstance(data, bytes) else data, encoding='bytes').load()
+        return {_text(k): v.value if isinstance(v, _Array) else v for k,v in got.items()}
     except Exception as e: raise InputError(f'{path} is not a pickle of arrays ({e}); nothing in it was run: get the file from its publisher again') from None
 
 # %% ../nbs/05b_files.ipynb #f9cad3a4
@@ -223,7 +224,7 @@ def _check_header(f, name):
     if dtype.hasobject: raise ValueError(f'{name} holds objects')
     if np.prod(shape, dtype=float) * dtype.itemsize > LIMIT: raise ValueError(f'{name} claims shape {shape}')
 
-# %% ../nbs/05b_files.ipynb #a6ce4131
+# %% ../nbs/05b_files.ipynb #a86c9b59
 def list_arrays(path:Path)->dict: # class -> (n, 84, 84, 3) uint8
     "The classes of a .pkl, .pickle or .npz file."
     if path.suffix == '.npz': got = read_npz(path)
@@ -232,7 +233,7 @@ def list_arrays(path:Path)->dict: # class -> (n, 84, 84, 3) uint8
     x = next((got[k] for k in ('images','image_data','data') if k in got), None)
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape[1:] != (84,84,3):
         raise InputError(f'{path} holds no uint8 array of shape (n, 84, 84, 3) called images, image_data or data; it holds {sorted(map(str, got))[:8]}')
-    if 'class_dict' in got: return {str(c): x[np.asarray(i)] for c,i in sorted(got['class_dict'].items())}
+    if 'class_dict' in got: return {str(_text(c)): x[np.asarray(i)] for c,i in sorted(got['class_dict'].items())}
     if 'labels' not in got: raise InputError(f'{path} holds neither labels nor class_dict')
     labels = np.asarray(got['labels'])
     return {f'{c:03}': x[labels == c] for c in np.unique(labels)}

@@ -159,7 +159,7 @@ def rotated_digits(seed:int=0, tasks:int=10, angles:str='stratified')->Stream:
     pixels,im = _rotate(angles),digits()
     return _one_head('rotated_digits', seed, im, im.train, tasks, len(im.train), pixels, angles=angles)
 
-# %% ../nbs/06_streams.ipynb #3134b6b0
+# %% ../nbs/06_streams.ipynb #34e18215
 def _split(name, seed, images, tasks, per_class, mean, std):
     _check(tasks, 1, 17, 'tasks'); _check(per_class, 1, len(images.train)//100, 'per_class')
     order = 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
@@ -175,7 +175,7 @@ def _split(name, seed, images, tasks, per_class, mean, std):
 def split_cifar(seed:int=0, root=None, tasks:int=17, per_class:int=500)->Stream:
     "CIFAR-100 in tasks of five classes, each with logits of its own."
     im = cifar100(root)
-    mean = im.x[:50_000].sum(0, dtype=torch.int64) / (255*50_000)
+    mean = sum(x.sum(0, dtype=torch.int64) for x in im.x[:50_000].split(500)) / (255*50_000)
     return _split('split_cifar', seed, im, tasks, per_class, mean, torch.ones(1,1,1))
 
 def split_miniimagenet(seed:int=0, root=None, tasks:int=17, per_class:int=None)->Stream:
