@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from torch import Tensor
 from .core import InputError, as_tall, rand_stiefel
 
-# %% ../nbs/07_models.ipynb #ab8b837a
+# %% ../nbs/07_models.ipynb #d79956e4
 @torch.no_grad()
 def orthonormal_(
     weight:Tensor, # (out, in) or (out, in, k, k), filled in place
@@ -24,7 +24,7 @@ def orthonormal_(
     W = as_tall(weight)
     W.copy_(rand_stiefel(*W.shape, generator=generator, dtype=weight.dtype))
 
-# %% ../nbs/07_models.ipynb #baafff7e
+# %% ../nbs/07_models.ipynb #7f2705c1
 @torch.no_grad()
 def uniform_(
     weight:Tensor, # (out, in) or (out, in, k, k), filled in place
@@ -34,7 +34,7 @@ def uniform_(
     b = math.prod(weight.shape[1:3])**-.5
     weight.copy_(torch.empty(weight.shape, dtype=weight.dtype).uniform_(-b, b, generator=generator))
 
-# %% ../nbs/07_models.ipynb #e6f5a8bf
+# %% ../nbs/07_models.ipynb #49c2997e
 def init_(
     module:nn.Module, # a layer or a whole network
     fill, # `orthonormal_` or `uniform_`: what kernels get
@@ -48,7 +48,7 @@ def init_(
             fill(m.weight, generator)
             if m.bias is not None: nn.init.constant_(m.bias, bias)
 
-# %% ../nbs/07_models.ipynb #0fbc98b4
+# %% ../nbs/07_models.ipynb #6e99a54b
 class Net(nn.Module):
     "A body, a projection onto the task's subspace, and a head."
     def __init__(self,
@@ -70,7 +70,7 @@ class Net(nn.Module):
         self.register_buffer('shift', mean/std if mean.any() else None)
         self.register_buffer('masks', None if info.masks is None else info.masks.clone())
 
-# %% ../nbs/07_models.ipynb #a84f1998
+# %% ../nbs/07_models.ipynb #837537a0
 @patch
 def normalise(self:Net,
     x:Tensor, # (B, C, H, W): uint8, or floats in [0, 1]
@@ -79,7 +79,7 @@ def normalise(self:Net,
     x = (255*x if x.is_floating_point() else x) * self.scale
     return x if self.shift is None else x - self.shift
 
-# %% ../nbs/07_models.ipynb #179e7ec4
+# %% ../nbs/07_models.ipynb #079df94e
 @patch
 def features(self:Net,
     x:Tensor, # (B, C, H, W), uint8
@@ -91,7 +91,7 @@ def features(self:Net,
     if t is None: raise InputError("this network projects onto the subspace of a task: pass the task id t")
     return F.relu(self.subspaces.project(h, t))
 
-# %% ../nbs/07_models.ipynb #214e7a21
+# %% ../nbs/07_models.ipynb #dfa95221
 @patch
 def forward(self:Net,
     x:Tensor, # (B, C, H, W), uint8
@@ -103,7 +103,7 @@ def forward(self:Net,
     if t is None: raise InputError("the logits of this network belong to tasks: pass the task id t, or take all of them with net.head(net.features(x))")
     return torch.where(self.masks[t], z, -math.inf)
 
-# %% ../nbs/07_models.ipynb #9a5dadc0
+# %% ../nbs/07_models.ipynb #9b10ec60
 def mlp(
     info, # `Info` of the stream
     width:int=256, # units of each hidden layer; m = width
@@ -114,7 +114,7 @@ def mlp(
     body = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(info.shape), width), nn.ReLU(), nn.Linear(width, width))
     return Net(body, width, info, subspaces, orthonormal_, orthonormal_, .1, generator)
 
-# %% ../nbs/07_models.ipynb #126d356b
+# %% ../nbs/07_models.ipynb #b6502fe7
 class BasicBlock(nn.Module):
     "Two 3×3 convolutions and a shortcut; layers are named as in torchvision."
     def __init__(self, c_in:int, c_out:int, stride:int=1):
@@ -131,7 +131,7 @@ class BasicBlock(nn.Module):
         h += x if self.downsample is None else self.downsample(x)
         return F.relu(h, inplace=True)
 
-# %% ../nbs/07_models.ipynb #1ce6bfc9
+# %% ../nbs/07_models.ipynb #877f8214
 def resnet18(
     info, # `Info` of the stream
     width:int=64, # filters of the first stage; m = 8·width
@@ -146,7 +146,7 @@ def resnet18(
     body = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Net(body, 8*width, info, subspaces, orthonormal_ if orthonormal else uniform_, uniform_, 0., generator)
 
-# %% ../nbs/07_models.ipynb #8422db4e
+# %% ../nbs/07_models.ipynb #c390767b
 def model_for(
     info, # `Info` of the stream
     width:int=None, # 256 for the MLP, 64 for the ResNet if not given
@@ -158,12 +158,12 @@ def model_for(
     if info.shape[0] == 1: return mlp(info, width or 256, subspaces, generator)
     return resnet18(info, width or 64, subspaces, orthonormal, generator)
 
-# %% ../nbs/07_models.ipynb #568dda8e
+# %% ../nbs/07_models.ipynb #40697e6b
 class Beside(nn.ModuleList):
     "Layers that read the same input; their outputs stand side by side."
     def forward(self, x): return torch.cat([part(x) for part in self], 1)
 
-# %% ../nbs/07_models.ipynb #1f05bc0c
+# %% ../nbs/07_models.ipynb #2be30f32
 @torch.no_grad()
 def wider_head(
     net:Net, # before its features were counted anew
@@ -180,7 +180,7 @@ def wider_head(
     head.bias[:old.out_features] = old.bias
     return head
 
-# %% ../nbs/07_models.ipynb #8e4cee94
+# %% ../nbs/07_models.ipynb #938a2606
 @torch.no_grad()
 def widen(
     net:Net, # with subspaces; changed in place
