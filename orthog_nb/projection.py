@@ -12,7 +12,7 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 from .core import InputError, generator, rand_stiefel
 
-# %% ../nbs/01_projection.ipynb #4234db0c
+# %% ../nbs/01_projection.ipynb #21c61303
 class Subspaces(nn.Module):
     "One subspace of the last features for each task, all orthogonal to each other."
     def __init__(self,
@@ -25,100 +25,102 @@ class Subspaces(nn.Module):
         if basis not in ('axes','random'): raise InputError(f"basis {basis!r} is unknown; use 'axes' or 'random'")
         if not 1 <= tasks <= dim: raise InputError(f'{tasks} tasks in {dim} features: each needs rank dim // tasks >= 1; use 1 <= tasks <= dim')
         self.dim,self.tasks,self.rank,self.basis,self.seed = dim, tasks, dim//tasks, basis, seed
-        owner = torch.arange(dim) // self.rank
-        self.register_buffer('mask', (owner == torch.arange(tasks)[:,None]).to(torch.get_default_dtype()))
-        if basis == 'random': self.register_buffer('Q', self._draw(0).to(self.mask)[None])
+        self.block = dim,tasks  # what was there before any growth
+        table = torch.arange(dim)//self.rank == torch.arange(tasks)[:,None] if basis == 'axes' else self._draw(0)
+        self.register_buffer('mask' if basis == 'axes' else 'O', table.to(torch.get_default_device(), torch.get_default_dtype()))
     def extra_repr(self): return f'dim={self.dim}, tasks={self.tasks}, rank={self.rank}, basis={self.basis!r}'
 
-# %% ../nbs/01_projection.ipynb #5f0070cd
+# %% ../nbs/01_projection.ipynb #07138832
 @patch
-def _draw(self:Subspaces, i:int)->Tensor:
-    "The `i`-th random orthogonal matrix of this seed, the same on every device."
-    m = self.Q.shape[-1] if i else self.dim
+def _draw(self:Subspaces, i:int)->Tensor: # (T, m, r)
+    "Random orthonormal bases; the `i`-th draw of this seed, the same on every device."
+    m,T = self.block
     g = generator(self.seed, f'subspaces {i}' if i else 'subspaces')
-    with torch.device('cpu'): return rand_stiefel(m, m, generator=g, dtype=torch.float64)
+    with torch.device('cpu'): Q = rand_stiefel(m, T*self.rank, generator=g, dtype=torch.float64)
+    return torch.stack(Q.split(self.rank, dim=1))
 
-# %% ../nbs/01_projection.ipynb #e57b6c32
+# %% ../nbs/01_projection.ipynb #8e4fa275
+@patch
+def _at(self:Subspaces, t, table:Tensor)->Tensor:
+    "What `table`, one entry per task, holds for task `t` (an int, or one task per example)."
+    try:
+        if isinstance(t, Tensor): return F.embedding(t.to(table.device), table)
+        if t >= 0: return table[t]
+    except IndexError: pass
+    raise InputError(f'no subspace for task {t}: tasks count from 0 to {self.tasks-1} here; call grow() to double them')
+
+# %% ../nbs/01_projection.ipynb #29021990
 @patch
 def basis_of(self:Subspaces,
     t:int, # task
 )->Tensor: # (m, r), orthonormal columns
     "The orthonormal basis $O_t$ of the subspace of task `t`."
-    row = self._row(t)
-    if self.basis == 'axes': return row.diag()[:, row.argsort(descending=True, stable=True)[:self.rank]]
-    lo,O = self._thin(t)
-    return F.pad(O, (0, 0, lo, self.dim-lo-len(O)))
+    if self.basis == 'random': return F.pad(self._at(t, self.O), (0, 0, *self._margins(t)))
+    row = self._at(t, self.mask)
+    return row.diag()[:, row.argsort(descending=True, stable=True)[:self.rank]]
 
 @patch
 def matrix(self:Subspaces,
     t:int, # task
 )->Tensor: # (m, m)
     "The projection $P_t=O_tO_t^\\top$ as a matrix."
-    row = self._row(t)
-    if self.basis == 'axes': return row.diag()
-    lo,O = self._thin(t); hi = self.dim-lo-len(O)
-    return F.pad(O @ O.mT, (lo, hi, lo, hi))
-
-# %% ../nbs/01_projection.ipynb #4d3bb392
-@patch
-def _row(self:Subspaces, t)->Tensor:
-    "The mask of task `t`: (m,), or one row per example."
-    try:
-        if isinstance(t, Tensor): return F.embedding(t.to(self.mask.device), self.mask)
-        if t >= 0: return self.mask[t]
-    except IndexError: pass
-    raise InputError(f'no subspace for task {t}: tasks count from 0 to {self.tasks-1} here; call grow() to double them')
+    if self.basis == 'axes': return self._at(t, self.mask).diag()
+    O = self._at(t, self.O)
+    return F.pad(O @ O.mT, self._margins(t)*2)
 
 @patch
-def _thin(self:Subspaces, t:int):
-    "The first unit and the basis (without zero rows) of task `t` of a random basis."
-    per = self.tasks // len(self.Q)
-    block,col = t//per, t%per
-    return block*self.Q.shape[-1], self.Q[block][:, col*self.rank:(col+1)*self.rank]
+def _margins(self:Subspaces, t:int)->tuple:
+    "How many features lie before and after those of task `t`; none unless `grow` was called."
+    m,T = self.block
+    return t//T*m, self.dim - (t//T+1)*m
 
-# %% ../nbs/01_projection.ipynb #272b34e4
+# %% ../nbs/01_projection.ipynb #f96cae7b
 @patch
 def project(self:Subspaces,
     h:Tensor, # (B, m) features, or (..., m)
     t, # task: an int, or an integer tensor with one task per row of `h`
-)->Tensor: # $P_t h$, same shape and dtype as `h`
+)->Tensor: # $P_t h$, same shape as `h`
     "Project features onto the subspace of their task."
     if h.shape[-1] != self.dim: raise InputError(f'features of shape {tuple(h.shape)} do not fit: the last axis must be dim={self.dim}')
     mixed = isinstance(t, Tensor)
     if mixed and t.shape != h.shape[:-1]: raise InputError(f't of shape {tuple(t.shape)} does not fit features of shape {tuple(h.shape)}; give an int or one task per row')
-    mask = self._row(t).to(h.dtype)
-    if self.basis == 'axes': return h * mask
-    if mixed: return self._turn(self._turn(h, self.Q) * mask, self.Q.mT)
-    lo,O = self._thin(t); hi = lo+len(O)
-    return F.pad((h[..., lo:hi] @ O) @ O.mT, (lo, self.dim-hi))
+    if self.basis == 'axes': return h * self._at(t, self.mask).to(h.dtype)
+    if mixed: return self._project_mixed(h, t)
+    O,(before,after) = self._at(t, self.O), self._margins(t)
+    if before+after == 0: return (h @ O) @ O.mT
+    return F.pad((h[..., before:self.dim-after] @ O) @ O.mT, (before,after))
 
 @patch
-def _turn(self:Subspaces, h:Tensor, Q:Tensor)->Tensor:
-    "`h` in other coordinates, block by block."
-    return torch.einsum('...ki,kij->...kj', h.unflatten(-1, (len(Q),-1)), Q).flatten(-2)
+def _project_mixed(self:Subspaces, h:Tensor, t:Tensor)->Tensor:
+    "Another task in every row: in the coordinates of $Q$ a projection is a mask."
+    m,T = self.block
+    Q = self.O.unflatten(0, (-1,T)).transpose(1,2).flatten(2)                              # (blocks, m, T r)
+    mask = self._at(t, torch.eye(self.tasks, dtype=h.dtype, device=h.device)).repeat_interleave(self.rank, -1)
+    c = torch.einsum('...bm,bmj->...bj', h.unflatten(-1, (-1,m)), Q) * mask.unflatten(-1, (len(Q),-1))
+    return torch.einsum('...bj,bmj->...bm', c, Q).flatten(-2)
 
 @patch
 def forward(self:Subspaces, h:Tensor, t)->Tensor:
     "The same as `project`, so that it can be used as a layer."
     return self.project(h, t)
 
-# %% ../nbs/01_projection.ipynb #6c1b1e5a
+# %% ../nbs/01_projection.ipynb #42e4bba3
 @patch
 def grow(self:Subspaces):
     "Twice the features and twice the tasks, in place; old projections are padded with zeros and otherwise unchanged."
-    self.mask = torch.block_diag(self.mask, self.mask)
-    if self.basis == 'random':
-        n = len(self.Q)
-        self.Q = torch.cat([self.Q, *(self._draw(i).to(self.Q)[None] for i in range(n, 2*n))])
+    if self.basis == 'axes': self.mask = torch.block_diag(self.mask, self.mask)
+    else:
+        n = self.tasks // self.block[1]
+        self.O = torch.cat([self.O, *(self._draw(i).to(self.O) for i in range(n, 2*n))])
     self.dim,self.tasks = 2*self.dim, 2*self.tasks
     return self
 
-# %% ../nbs/01_projection.ipynb #6dda8e88
+# %% ../nbs/01_projection.ipynb #8b76c84b
 @patch
 def _load_from_state_dict(self:Subspaces, state, prefix, *args):
     "Grow to the size that was saved, then load."
-    saved = state.get(prefix+'mask')
-    while saved is not None and 2*self.dim <= saved.shape[1]: self.grow()
+    saved = state.get(prefix + ('mask' if self.basis == 'axes' else 'O'), ())
+    while 2*self.tasks <= len(saved): self.grow()
     nn.Module._load_from_state_dict(self, state, prefix, *args)
 
 @patch(as_prop=True)
