@@ -11,12 +11,12 @@ from torch import Tensor
 from fastcore.basics import patch
 from .core import InputError
 
-# %% ../nbs/05_memory.ipynb #75250522
+# %% ../nbs/05_memory.ipynb #b75bc4a4
 class Ring:
     "The last `per_class` examples of each class of one task, while that task is being learned."
     def __init__(self, per_class:int): self.per_class,self.x,self.first,self.seen = per_class,None,{},{}
 
-# %% ../nbs/05_memory.ipynb #fc107214
+# %% ../nbs/05_memory.ipynb #06aa15e3
 @patch
 def add(
     self:Ring,
@@ -33,13 +33,15 @@ def add(
     rings,batch = (self.x.numpy(),x.numpy()) if x.is_cpu else (self.x,x)
     rings[list(at)] = batch[list(at.values())]
 
+# %% ../nbs/05_memory.ipynb #773c709d
 @patch
 def grow(self:Ring, x:Tensor):
-    "Room for the classes that are new."
-    new = len(self.first)*self.per_class - (0 if self.x is None else len(self.x))
-    if new: self.x = torch.cat(([] if self.x is None else [self.x]) + [x.new_zeros(new, *x.shape[1:])])
+    "Room for the classes that are new; the device and the shape are those of the batch."
+    held = [] if self.x is None else [self.x]
+    new = len(self.first)*self.per_class - sum(map(len, held))
+    if new: self.x = torch.cat([*held, x.new_zeros(new, *x.shape[1:])])
 
-# %% ../nbs/05_memory.ipynb #3c8b0ebc
+# %% ../nbs/05_memory.ipynb #1afdb47e
 @patch
 def contents(self:Ring)->tuple: # x (M, C, H, W) uint8, y (M,)
     "What the rings hold: classes in rising order, and in each the oldest example first."
@@ -49,7 +51,7 @@ def contents(self:Ring)->tuple: # x (M, C, H, W) uint8, y (M,)
         at += [self.first[c] + i % self.per_class for i in ages]; y += [c]*len(ages)
     return self.x[at], torch.tensor(y, device=self.x.device)
 
-# %% ../nbs/05_memory.ipynb #d63b99d6
+# %% ../nbs/05_memory.ipynb #7e6afca8
 class RingMemory:
     "The last `per_class` examples of every class of every task, replayed only once their task has ended."
     def __init__(self,
@@ -59,7 +61,7 @@ class RingMemory:
         self.per_class,self.open,self.ends = per_class,{},{}
         self.x = self.y = self.t = None
 
-# %% ../nbs/05_memory.ipynb #ad1daf77
+# %% ../nbs/05_memory.ipynb #fe207892
 @patch
 def add(
     self:RingMemory,
@@ -69,23 +71,25 @@ def add(
 ):
     "Remember a batch of task `t`; the oldest examples of its classes make room."
     if x.dtype != torch.uint8: raise InputError(f'the memory stores uint8 images, not {x.dtype}; add the batch before it is normalised')
-    if t in self.ends: raise InputError(f'task {t} has ended: its memory is closed')
+    if len(x) != len(y): raise InputError(f'{len(x)} images with {len(y)} labels; there must be one label for each image')
+    if t in self.ends: raise InputError(f'task {t} has ended and its memory is closed; add to it before end_task')
     if t not in self.open: self.open[t] = Ring(self.per_class)
     self.open[t].add(x, y)
 
+# %% ../nbs/05_memory.ipynb #4fd3d072
 @patch
 def end_task(self:RingMemory, t:int):
     "From now on task `t` can be replayed."
-    if t not in self.open: raise InputError(f'task {t} cannot end: nothing was added to it')
+    if t not in self.open: raise InputError(f'task {t} cannot end: no batch of it was added')
     x,y = self.open.pop(t).contents()
     new = x, y, torch.full_like(y, t)
     self.x,self.y,self.t = new if self.x is None else map(torch.cat, zip((self.x,self.y,self.t), new))
     self.ends[t] = len(self)
 
-# %% ../nbs/05_memory.ipynb #f7f621ed
 @patch
 def __len__(self:RingMemory): return 0 if self.y is None else len(self.y)
 
+# %% ../nbs/05_memory.ipynb #a9c9708d
 @patch(as_prop=True)
 def tasks(self:RingMemory)->list:
     "The tasks that can be replayed, in the order in which they ended."
@@ -94,35 +98,38 @@ def tasks(self:RingMemory)->list:
 @patch
 def task(self:RingMemory, k:int)->tuple: # x (M, C, H, W) uint8, y (M,): views
     "All that is remembered of task `k`."
-    if k not in self.ends: raise InputError(f'task {k} is not in memory; it holds {self.tasks}')
-    ends = list(self.ends.values()); i = self.tasks.index(k)
-    s = slice(ends[i-1] if i else 0, ends[i])
-    return self.x[s], self.y[s]
+    if k not in self.ends: raise InputError(f'task {k} cannot be replayed; the memory holds {self.tasks}')
+    stop = self.ends[k]; start = max((e for e in self.ends.values() if e < stop), default=0)
+    return self.x[start:stop], self.y[start:stop]
 
-# %% ../nbs/05_memory.ipynb #6ca0de62
+# %% ../nbs/05_memory.ipynb #1b8cfaa9
 @patch
-def sample_task(self:RingMemory, generator:torch.Generator)->tuple: # k, x, y
+def sample_task(self:RingMemory, generator:torch.Generator)->tuple: # k, x (M, C, H, W), y (M,)
     "One past task, drawn uniformly, with all that is remembered of it."
     if not self.ends: raise InputError('nothing to replay yet: no task has ended')
     k = self.tasks[torch.randint(len(self.ends), (), generator=generator).item()]
     return k, *self.task(k)
 
 @patch
-def sample(self:RingMemory, n:int, generator:torch.Generator)->tuple: # x (n, C, H, W), y (n,), t (n,)
-    "`n` examples of all past tasks without replacement, or all of them if `n` is as large."
+def sample(
+    self:RingMemory,
+    n:int, # how many
+    generator:torch.Generator,
+)->tuple: # x (n, C, H, W) uint8, y (n,), t (n,)
+    "`n` examples of all past tasks without replacement; the memory itself if it holds no more than that."
     if not self.ends: raise InputError('nothing to replay yet: no task has ended')
     if n >= len(self): return self.x, self.y, self.t
     i = torch.randperm(len(self), generator=generator)[:n].to(self.y.device)
     return tuple(o.index_select(0, i) for o in (self.x, self.y, self.t))
 
-# %% ../nbs/05_memory.ipynb #e3a25dab
+# %% ../nbs/05_memory.ipynb #4ca209c3
 @patch(as_prop=True)
 def nbytes(self:RingMemory)->int:
-    "Bytes held: images, labels and task ids."
+    "Bytes held: images, labels and task ids, open rings included."
     held = [self.x, self.y, self.t] if self.ends else []
     return sum(o.nbytes for o in held + [r.x for r in self.open.values()])
 
-# %% ../nbs/05_memory.ipynb #80d28bc0
+# %% ../nbs/05_memory.ipynb #4abde0c9
 @patch
 def state_dict(self:RingMemory)->dict: # tensors, ints and dicts of them
     "Everything, so that `load_state_dict` can go on in the middle of a task."
@@ -137,4 +144,3 @@ def load_state_dict(self:RingMemory, state:dict):
     for t,s in state['open'].items():
         self.open[t] = r = Ring(self.per_class)
         r.x,r.first,r.seen = s['x'].clone(),dict(s['first']),dict(s['seen'])
-    return self
