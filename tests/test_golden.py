@@ -1,0 +1,46 @@
+"""Golden numbers: what every method reached when it was right. `python tests/test_golden.py` writes them anew, after a change that is meant to change them.
+
+Digits: three turning tasks of 1,000 images; CIFAR: two tasks of real Split CIFAR with 60 images a class, ResNet18 of width 8. The same machine gives the same bits; another may round differently
+and flip a few of the test images, hence the tolerance of two points (digits) and five (CIFAR, 200 test images a task).
+"""
+import json, os
+from pathlib import Path
+import pytest, torch
+from orthog_nb.streams import rotated_digits, split_cifar
+from orthog_nb.training import learn, methods
+
+golden = Path(__file__).with_name('golden.json')
+digit_methods = ['finetune','ewc','vcl','vcl_random','agem','mer','er_ring','orthog','multitask']
+cifar_methods = ['finetune','ewc','icarl','agem','mer','er_ring','orthog','multitask']
+
+def digits():
+    s = rotated_digits(tasks=3)
+    for t in s: t.train_ids = t.train_ids[:1000]
+    return s
+
+def cifar():
+    s = split_cifar(tasks=2, per_class=60)
+    for t in s: t.test_ids = t.test_ids.view(5,-1)[:,:40].flatten()
+    return s
+
+def measure(kind, method):
+    torch.set_num_threads(1)
+    r = learn(digits(), method, quiet=True) if kind=='digits' else learn(cifar(), method, width=8, quiet=True)
+    return dict(accuracy=r.accuracy, forgetting=r.forgetting)
+
+def check(kind, method, tol):
+    want,got = json.loads(golden.read_text())[kind][method],measure(kind, method)
+    for k in want: assert (want[k] is None) == (got[k] is None) and (want[k] is None or abs(want[k]-got[k]) <= tol), f'{kind} {method}: {k} is {got[k]}, was {want[k]} when it was right'
+
+@pytest.mark.parametrize('method', digit_methods)
+def test_digits(method): check('digits', method, .02)
+
+@pytest.mark.parametrize('method', cifar_methods)
+@pytest.mark.skipif(not os.environ.get('ORTHOG_NB_DATA'), reason='real CIFAR-100: set ORTHOG_NB_DATA to the folder that holds cifar-100-python')
+def test_cifar(method): check('cifar', method, .05)
+
+def test_every_method_has_a_number(): assert set(methods) == set(digit_methods) | set(cifar_methods)
+
+if __name__ == '__main__':
+    golden.write_text(json.dumps(dict(digits={m: measure('digits', m) for m in digit_methods}, cifar={m: measure('cifar', m) for m in cifar_methods}), indent=1)+'\n')
+    print(golden.read_text())
