@@ -1,0 +1,67 @@
+"""Quarto's Markdown as MyST, and README.md from a notebook: the small cases that pages are made of."""
+import json, subprocess, sys
+from pathlib import Path
+from types import SimpleNamespace
+import pytest
+pytest.importorskip('nbdev', reason='the documentation tools are not installed')
+import readme, translate
+
+root = Path(__file__).resolve().parent.parent
+site = SimpleNamespace(url='https://example.org/pkg', link=lambda target: f'<{target}>')
+def md(text): return translate.markdown(text, site)
+
+def test_equations():
+    assert md('$$ a = b $$ {#eq-x}').strip() == '```{math}\n:label: eq-x\n\na = b\n```'
+    assert md('$$\na\n= b\n$$').strip() == '```{math}\n\na\n= b\n```'
+    assert '   ```{math}\n   :label: eq-y\n' in md('1. first\n\n   $$ a $$ {#eq-y}\n')
+    assert md('see @eq-x-y, [@fig-z] and @sec-w.') == 'see {eq}`eq-x-y`, {numref}`fig-z` and {ref}`sec-w`.'
+
+def test_code_is_left_alone():
+    for text in ('`@eq-x` and `$$ a $$ {#eq-x}`', '```python\n@eq-x\n> Note: no\n$$ a $$ {#eq-x}\n[a](b.md)\n```', 'mail me@eq-x'): assert md(text) == text
+
+def test_callouts():
+    assert md('> Note: one\n> two $x$\n\nafter').split() == ':::{note} one two $x$ ::: after'.split()
+    assert md('> [!WARNING]\n> hot\n').split() == ':::{warning} hot :::'.split()
+    assert ':::{admonition} Mind\n:class: tip\n' in md('::: {.callout-tip title="Mind"}\nx\n:::')
+    assert md('> just a quotation') == '> just a quotation'
+    inner = md('> Note: as in\n> $$ a $$ {#eq-n}\n> here')
+    assert '```{math}\n:label: eq-n\n\na\n```' in inner and '>' not in inner
+
+def test_figures_tables_sections():
+    assert md('## A title {#sec-a}') == '(sec-a)=\n## A title'
+    picture = md('![What it shows](a.png){#fig-a fig-alt="A line" width=50%}')
+    assert picture.startswith('```{figure} a.png\n:name: fig-a\n:alt: A line\n:width: 50%\n\nWhat it shows')
+    table = md('| a | b |\n|---|---|\n| 1 | 2 |\n\n: Numbers {#tbl-n}\n')
+    assert table.startswith('```{table} Numbers\n:name: tbl-n\n\n| a | b |') and '{#' not in table
+
+def test_links():
+    assert md('[`f`](https://example.org/pkg/core.html#f) [x](https://elsewhere.org)') == '[`f`](<core.html#f>) [x](https://elsewhere.org)'
+
+def test_options():
+    opts, code = translate.options('#| label: fig-a\n#| fig-cap: "It: works"\n#| echo: false\nx = 1\n#| not an option\n')
+    assert opts == {'label': 'fig-a', 'fig-cap': 'It: works', 'echo': False} and code == 'x = 1\n#| not an option'
+
+def test_names():
+    assert translate.defined('x=1\ndef f(): pass\nclass C: pass\n@patch\ndef g(self:C): pass') == ['f', 'C', 'C.g']
+
+def cell(kind, source, outputs=()):
+    return dict(cell_type=kind, metadata={}, source=source, **(dict(outputs=list(outputs), execution_count=None) if kind == 'code' else {}))
+
+def test_readme(tmp_path):
+    "Directives go, outputs stay, pictures become files."
+    dot = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='
+    cells = [cell('markdown', '# Name\n> What it is'), cell('code', '#| hide\nsecret'), cell('markdown', 'As @fig-dot shows.\n\n> Note: mind\n'),
+             cell('code', '1+1', [dict(output_type='execute_result', data={'text/plain': '2'}, metadata={}, execution_count=None)]),
+             cell('code', '#| label: fig-dot\n#| fig-cap: "A dot."\n#| fig-alt: "one dot"\n#| echo: false\ndraw()',
+                  [dict(output_type='display_data', data={'image/png': dot}, metadata={})])]
+    book = tmp_path/'index.ipynb'
+    book.write_text(json.dumps(dict(cells=cells, metadata={}, nbformat=4, nbformat_minor=4)))
+    text, files = readme.readme(book)
+    assert (text, files) == readme.readme(book) and list(files) == ['docs/readme/fig-dot.png']
+    assert 'secret' not in text and '#|' not in text and 'draw()' not in text and '> [!NOTE]\n> mind' in text
+    assert '```python\n1+1\n```\n\n```text\n2\n```' in text and '![one dot](docs/readme/fig-dot.png)\n\n*Figure 1: A dot.*' in text and 'As Figure 1 shows.' in text
+
+@pytest.mark.parametrize('command', ['build', 'readme'])
+def test_help(command):
+    out = subprocess.run([sys.executable, root/'docs'/f'{command}.py', '--help'], text=True, capture_output=True)
+    assert out.returncode == 0 and 'examples:' in out.stdout
