@@ -7,8 +7,8 @@ __all__ = ['ARRAYS', 'IMAGES', 'LIMIT', 'find_mini', 'list_classes', 'list_folde
            'list_arrays', 'split_parts', 'fingerprint', 'mini_parts', 'decode_mini', 'keep_decoded', 'open_decoded',
            'mini_imagenet', 'report_mini']
 
-# %% ../nbs/05c_miniimagenet.ipynb #0f43d2ca
-import hashlib, json, os, re, sys, zipfile
+# %% ../nbs/05c_miniimagenet.ipynb #8b1e675f
+import hashlib, json, os, re, sys, warnings, zipfile
 from functools import lru_cache
 from pathlib import Path
 import numpy as np, torch
@@ -43,12 +43,12 @@ def list_folder(folder:Path)->dict: # part -> class -> paths
     parts = {p: list_classes(folder/p) for p in ('train','val','test') if (folder/p).is_dir()}
     return parts or dict(all=list_classes(folder))
 
-# %% ../nbs/05c_miniimagenet.ipynb #016241c7
+# %% ../nbs/05c_miniimagenet.ipynb #930705f8
 def read_image(path)->np.ndarray: # (84, 84, 3) uint8
     "Decode one image; a picture of another size is scaled (bilinear) to 84 x 84."
     from PIL import Image
     try:
-        with Image.open(path, formats=('JPEG','PNG')) as im:
+        with warnings.catch_warnings(action='error', category=Image.DecompressionBombWarning), Image.open(path, formats=('JPEG','PNG')) as im:
             if im.width*im.height > 2**24: raise ValueError(f'it claims {im.width} x {im.height} pixels')
             im = im.convert('RGB')
             return np.asarray(im if im.size == (84,84) else im.resize((84,84), Image.Resampling.BILINEAR))
@@ -74,7 +74,7 @@ def claimed_bytes(z:zipfile.ZipFile, name:str)->int:
         shape,_,dtype = (np.lib.format.read_array_header_1_0 if version == (1,0) else np.lib.format.read_array_header_2_0)(f)
     return int(np.prod(shape, dtype=object)) * dtype.itemsize
 
-# %% ../nbs/05c_miniimagenet.ipynb #95efc55b
+# %% ../nbs/05c_miniimagenet.ipynb #61cf880c
 def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
     "The classes of a .pkl, .pickle or .npz file."
     names = ('images','image_data','data')
@@ -84,9 +84,12 @@ def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
     x = next((got[k] for k in names if k in got), None)
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape[1:] != (84,84,3) or not {'labels','class_dict'} & set(got):
         raise InputError(f'{path} must hold a uint8 array (n, 84, 84, 3) called {" or ".join(names)}, and labels or class_dict; it holds {", ".join(map(str, got))[:100]}')
-    of = got.get('class_dict') or {f'{c:03}': np.flatnonzero(np.asarray(got['labels']) == c) for c in np.unique(got['labels'])}
-    try: return {str(c): [x[i] for i in ids] for c,ids in of.items()}
-    except (IndexError, TypeError) as e: raise InputError(f'{path} has a damaged class_dict ({e}); replace it with a good copy') from None
+    try:
+        if 'class_dict' in got: of = got['class_dict']
+        else: labels = np.asarray(got['labels'], dtype=int).reshape(len(x)); of = {f'{c:03}': np.flatnonzero(labels == c) for c in np.unique(labels)}
+        return {str(c): [x[int(i)] for i in ids] for c,ids in of.items()}
+    except (AttributeError, IndexError, TypeError, ValueError) as e:
+        raise InputError(f'{path}: its labels or class_dict do not fit its {len(x)} images ({e}); replace it with a good copy') from None
 
 # %% ../nbs/05c_miniimagenet.ipynb #c8ce38b4
 def split_parts(
@@ -137,7 +140,7 @@ def decode_mini(paths:list)->tuple: # (100, n, 3, 84, 84) uint8; how many of the
             bar.update()
     return out,n
 
-# %% ../nbs/05c_miniimagenet.ipynb #74a1d534
+# %% ../nbs/05c_miniimagenet.ipynb #c205f736
 def keep_decoded(path:Path, x:np.ndarray, n:int):
     "Write decoded images and the note about them, or say why not."
     try:
@@ -153,8 +156,8 @@ def open_decoded(path:Path):
         x = np.load(path, mmap_mode='c')
         with open(path, 'rb') as f: f.seek(-x.nbytes, os.SEEK_END); digest = hashlib.file_digest(f, 'sha256').hexdigest()
         if digest == note['sha256']: return x, int(note['train']), digest
-    except FileNotFoundError: return None
-    except (OSError, ValueError, KeyError, TypeError): pass
+    except (FileNotFoundError, NotADirectoryError): return None
+    except (OSError, EOFError, ValueError, KeyError, TypeError): pass
     print(f'{path} is damaged: decoding again', file=sys.stderr)
 
 # %% ../nbs/05c_miniimagenet.ipynb #5d530685
