@@ -62,7 +62,7 @@ def as_tall(
     X = weight.flatten(1)
     return X.mT if X.shape[0] < X.shape[1] else X
 
-# %% ../nbs/00_core.ipynb #1c737658
+# %% ../nbs/00_core.ipynb #446c2e2d
 def rand_stiefel(
     *shape, # (..., n, p), n >= p
     generator:torch.Generator=None, # where the numbers come from
@@ -70,7 +70,7 @@ def rand_stiefel(
 )->Tensor: # (..., n, p), orthonormal columns, on the CPU
     "A uniformly distributed tall matrix with orthonormal columns."
     if shape[-2] < shape[-1]: raise InputError(f"no orthonormal columns in shape {shape}: a tall matrix needs n >= p")
-    Q,R = torch.linalg.qr(torch.randn(*shape, generator=generator, dtype=dtype))
+    Q,R = torch.linalg.qr(torch.randn(*shape, generator=generator, dtype=dtype, device='cpu'))
     return Q * R.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
 
 # %% ../nbs/00_core.ipynb #dbba8065

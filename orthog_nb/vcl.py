@@ -31,20 +31,30 @@ def noisy_linear(
     std = F.linear(x*x, lv.exp(), lv_b.exp()).clamp_min(1e-16).sqrt()
     return F.linear(x, mu, mu_b) + std*torch.randn_like(std)
 
-# %% ../nbs/11_vcl.ipynb #3548c764
+# %% ../nbs/11_vcl.ipynb #5638488d
 class VCL(Method):
     "A Gaussian for every weight; the last task's posterior is the prior."
     defaults = dict(mnist=dict(lr=1e-3), cifar={}, mini={})
     coreset = False
-    def __init__(self, model, info, gens, logvar=-6., draws=5, passes=20, **kw):
+    def __init__(self, model, info, gens, logvar=-6., draws=5, passes=20, optimizer='adam', **kw):
         if any(isinstance(m, nn.Conv2d) for m in model.modules()): raise InputError("vcl is for fully connected networks (the MNIST and digits streams); it has no convolutional form")
         super().__init__(model, info, gens, **kw)
         self.mu,self.draws,self.passes,self.n,self.seen = self.params,draws,passes,1,0
         self.logvar = [torch.full_like(p, logvar, requires_grad=True) for p in self.mu]
         self.prior = [torch.zeros_like(p) for p in self.mu], [torch.zeros_like(p) for p in self.mu]
-        self.opt,self.core,self.ready = torch.optim.Adam(self.mu+self.logvar, self.lr, fused=self.mu[0].device.type!='meta'),[],None
+        self.optimizer,self.core,self.ready = optimizer,[],None
+        self.opt = self.fresh_opt()
 
-# %% ../nbs/11_vcl.ipynb #318dde28
+# %% ../nbs/11_vcl.ipynb #0c2464f6
+@patch
+def fresh_opt(self:VCL):
+    "A new optimiser over means and log-variances."
+    ps = self.mu+self.logvar
+    if self.optimizer=='sgd': return torch.optim.SGD(ps, self.lr)
+    if self.optimizer=='adam': return torch.optim.Adam(ps, self.lr, fused=ps[0].device.type!='meta')
+    raise InputError(f"optimizer={self.optimizer!r} is not known; use 'adam' or 'sgd'")
+
+# %% ../nbs/11_vcl.ipynb #65c65967
 @patch
 def noisy(self:VCL, x, t)->Tensor:
     "Logits of a batch, drawn from the posterior."
@@ -86,7 +96,7 @@ def observe(self:VCL, x, y, t):
     if self.coreset and self.seen==1: self.core.append((x.clone(), y.clone(), t)); return torch.zeros(())
     return self.step(x, y, t, self.prior, self.n)
 
-# %% ../nbs/11_vcl.ipynb #ecd7f269
+# %% ../nbs/11_vcl.ipynb #c5a919e7
 class VCLRandom(VCL):
     "VCL with a random coreset, on which a copy of the posterior is refined before predicting."
     coreset = True
@@ -97,16 +107,16 @@ def end_task(self:VCL, t, task=None):
     copy_ = lambda ps: [p.detach().clone() for p in ps]
     self.prior = copy_(self.mu), copy_(self.logvar)
     if not self.coreset: return
-    state = self.opt.state_dict(); self.opt = torch.optim.Adam(self.mu+self.logvar, self.lr, fused=self.mu[0].device.type!='meta')
+    state = self.opt.state_dict(); self.opt = self.fresh_opt()
     for _ in range(self.passes):
         for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist(): self.step(*self.core[i], self.prior, 10*len(self.core))
     self.ready = copy_(self.mu), copy_(self.logvar)
-    self.opt = torch.optim.Adam(self.mu+self.logvar, self.lr, fused=self.mu[0].device.type!='meta'); self.opt.load_state_dict(state)
+    self.opt = self.fresh_opt(); self.opt.load_state_dict(state)
     with torch.no_grad(): torch._foreach_copy_(self.mu, self.prior[0]); torch._foreach_copy_(self.logvar, self.prior[1])
 
 methods.update(vcl=VCL, vcl_random=VCLRandom)
 
-# %% ../nbs/11_vcl.ipynb #2d1af867
+# %% ../nbs/11_vcl.ipynb #2bc0b2c2
 @patch
 @torch.no_grad()
 def predict(self:VCL, x, t):
