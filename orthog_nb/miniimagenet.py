@@ -15,7 +15,7 @@ import numpy as np, torch
 from .core import InputError, Progress, atomic_write
 from .files import Images, cache_dir, data_roots, make_images, unpickle
 
-# %% ../nbs/05c_miniimagenet.ipynb #2bde10f1
+# %% ../nbs/05c_miniimagenet.ipynb #64086b13
 ARRAYS,IMAGES = ('.pkl','.pickle','.npz'),('.jpg','.jpeg','.png')
 
 def find_mini(root=None)->list: # of paths: one folder of images, or some files of arrays
@@ -26,7 +26,8 @@ def find_mini(root=None)->list: # of paths: one folder of images, or some files 
         folders = [p for p in named if p.is_dir()]
         files = [p for p in (sorted(folders[0].iterdir()) if folders else named) if p.suffix in ARRAYS]
         if files or folders: return files or folders[:1]
-    raise InputError(f'miniImageNet is in none of {", ".join(map(str, data_roots(root)))} and has no public download; put mini-imagenet/train/<class>/*.jpg and '
+    where = ', '.join(map(str, data_roots(root)))
+    raise InputError(f'miniImageNet is in none of {where} and has no public download; put mini-imagenet/train/<class>/*.jpg and '
                      'mini-imagenet/test/<class>/*.jpg, or one of its .pkl, .pickle or .npz files, into one of them')
 
 # %% ../nbs/05c_miniimagenet.ipynb #cfacead4
@@ -74,7 +75,7 @@ def claimed_bytes(z:zipfile.ZipFile, name:str)->int:
         shape,_,dtype = (np.lib.format.read_array_header_1_0 if version == (1,0) else np.lib.format.read_array_header_2_0)(f)
     return int(np.prod(shape, dtype=object)) * dtype.itemsize
 
-# %% ../nbs/05c_miniimagenet.ipynb #61cf880c
+# %% ../nbs/05c_miniimagenet.ipynb #223f1b37
 def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
     "The classes of a .pkl, .pickle or .npz file."
     names = ('images','image_data','data')
@@ -83,7 +84,8 @@ def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
         with open(path, 'rb') as f: got = unpickle(f, path.stat().st_size, path)
     x = next((got[k] for k in names if k in got), None)
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape[1:] != (84,84,3) or not {'labels','class_dict'} & set(got):
-        raise InputError(f'{path} must hold a uint8 array (n, 84, 84, 3) called {" or ".join(names)}, and labels or class_dict; it holds {", ".join(map(str, got))[:100]}')
+        raise InputError(f'{path} must hold a uint8 array (n, 84, 84, 3) called {" or ".join(names)}, and labels or class_dict; '
+                         f'it holds {", ".join(map(str, got))[:100]}')
     try:
         if 'class_dict' in got: of = got['class_dict']
         else: labels = np.asarray(got['labels'], dtype=int).reshape(len(x)); of = {f'{c:03}': np.flatnonzero(labels == c) for c in np.unique(labels)}
@@ -91,7 +93,7 @@ def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
     except (AttributeError, IndexError, TypeError, ValueError) as e:
         raise InputError(f'{path}: its labels or class_dict do not fit its {len(x)} images ({e}); replace it with a good copy') from None
 
-# %% ../nbs/05c_miniimagenet.ipynb #c8ce38b4
+# %% ../nbs/05c_miniimagenet.ipynb #c18b8ff8
 def split_parts(
     parts:dict, # part -> class -> images
     where, # for the message
@@ -100,7 +102,8 @@ def split_parts(
     train,test = parts.get('train', {}),parts.get('test', {})
     if not train or set(train) != set(test):
         every = {c: v for part in parts.values() for c,v in part.items()}
-        if len(every) < sum(map(len, parts.values())): raise InputError(f'{where}: some classes are in two parts; train and test must hold the same classes, or no class twice')
+        if len(every) < sum(map(len, parts.values())):
+            raise InputError(f'{where}: some classes are in two parts; train and test must hold the same classes, or no class twice')
         for c,v in every.items():
             if len(v) < 600: raise InputError(f'{where}: class {c} has {len(v)} images; 500 for training and 100 for test are needed')
         train,test = ({c: v[s] for c,v in every.items()} for s in (slice(500), slice(500,600)))
@@ -160,7 +163,7 @@ def open_decoded(path:Path):
     except (OSError, EOFError, ValueError, KeyError, TypeError): pass
     print(f'{path} is damaged: decoding again', file=sys.stderr)
 
-# %% ../nbs/05c_miniimagenet.ipynb #5d530685
+# %% ../nbs/05c_miniimagenet.ipynb #62e3cd2a
 def mini_imagenet(root=None)->Images:
     "miniImageNet: 100 classes of (3, 84, 84) images in order of their names, decoded once and kept in the cache."
     return _mini(tuple(find_mini(root)))
@@ -175,14 +178,15 @@ def _mini(paths):
         got = open_decoded(path) or (x, n, hashlib.sha256(x).hexdigest())
     x,n,digest = got
     place,y = torch.arange(x.shape[1]).repeat(100), torch.arange(100).repeat_interleave(x.shape[1])
-    return make_images('mini_imagenet', torch.from_numpy(x).flatten(0,1), y, (place < n).nonzero()[:,0], (place >= n).nonzero()[:,0], digest)
+    return make_images('mini_imagenet', torch.from_numpy(x).flatten(0,1), y, place < n, digest)
 
-# %% ../nbs/05c_miniimagenet.ipynb #442553ba
+# %% ../nbs/05c_miniimagenet.ipynb #d32168d9
 def report_mini(root=None)->tuple: # ok, path, check, remedy
     "Is miniImageNet here, and is it whole? Images are counted; files of arrays are only found."
     try:
         paths = find_mini(root)
         if paths[0].is_file(): return True, str(paths[0].parent), f'{", ".join(p.name for p in paths)}, checked when decoded', ''
         train,test = split_parts(list_folder(paths[0]), paths[0])
-        return True, str(paths[0]), f'100 classes, {len(min(train.values(), key=len))} train and {len(min(test.values(), key=len))} test images each', ''
+        n,m = (len(next(iter(s.values()))) for s in (train,test))
+        return True, str(paths[0]), f'100 classes, {n} train and {m} test images each', ''
     except InputError as e: return False, '', 'not usable', str(e)

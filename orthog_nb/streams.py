@@ -119,7 +119,7 @@ def tuning_stream(self:Stream)->Stream:
     "The three tasks that were set aside, as a stream of their own."
     return make(f'{self.name}_tuning', self.seed, self.tuning, [], self.info.mean, self.info.std, of=self.config)
 
-# %% ../nbs/06_streams.ipynb #f8900347
+# %% ../nbs/06_streams.ipynb #9ac3ff70
 def one_head(name, seed, images, pool, tasks, samples, pixels, **config)->Stream:
     "A stream in which every task is all classes, seen through other pixels."
     check_range('tasks', tasks, 1, 1000); check_range('samples', samples, 1, len(pool))
@@ -133,7 +133,8 @@ def one_head(name, seed, images, pool, tasks, samples, pixels, **config)->Stream
 
 def check_range(what, value, low, high):
     "Raise an `InputError` if a number is out of its range."
-    if not isinstance(value, int) or not low <= value <= high: raise InputError(f'{what} must be a whole number from {low:,} to {high:,}, not {value!r}')
+    if not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f'{what} must be a whole number from {low:,} to {high:,}, not {value!r}')
 
 # %% ../nbs/06_streams.ipynb #23b8e598
 def permuted(t, n, g):
@@ -219,7 +220,7 @@ def split_miniimagenet(
     mean,std = (torch.tensor(v).view(3,1,1) for v in ((.485,.456,.406), (.229,.224,.225)))
     return split('split_miniimagenet', seed, im, tasks, len(im.train)//100 if per_class is None else per_class, mean, std)
 
-# %% ../nbs/06_streams.ipynb #21c9697e
+# %% ../nbs/06_streams.ipynb #5f8ca0f8
 streams = {f.__name__: f for f in (permuted_mnist, rotated_mnist, split_cifar, split_miniimagenet, permuted_digits, rotated_digits)}
 
 def make_stream(
@@ -228,7 +229,9 @@ def make_stream(
     **kwargs, # passed to the maker
 )->Stream:
     "The stream of that name."
-    if name not in streams: raise InputError(f'there is no stream {name!r}; did you mean {difflib.get_close_matches(str(name), streams, 1, 0)[0]}? There are {", ".join(streams)}')
+    if name not in streams:
+        near = difflib.get_close_matches(str(name), streams, 1, 0)[0]
+        raise InputError(f'there is no stream {name!r}; did you mean {near}? There are {", ".join(streams)}')
     knows = inspect.signature(streams[name]).parameters
     for k in kwargs:
         if k not in knows: raise InputError(f'{name} has no argument {k!r}; it takes {", ".join(knows)}')
