@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['presets', 'plain', 'table2', 'taken_apart', 'table3', 'gate', 'slow', 'one_run', 'grid', 'baseline_grid', 'row',
-           'part', 'rows_of', 'waterfall', 'Job', 'load_results', 'save_result', 'free_device', 'work', 'stop_with',
-           'local', 'numbered', 'remote', 'same_version', 'tasks_learned', 'watch_logs', 'scatter', 'jobs_of', 'sweep',
-           'tune', 'command', 'parse_extra', 'orthog_run', 'summary', 'orthog_sweep', 'plot_tuning', 'orthog_tune',
-           'rerun', 'differences', 'orthog_verify']
+           'part', 'rows_of', 'waterfall', 'Job', 'load_results', 'save_result', 'drop_checkpoint', 'free_device',
+           'work', 'stop_with', 'local', 'numbered', 'remote', 'same_version', 'tasks_learned', 'watch_logs', 'scatter',
+           'jobs_of', 'tune', 'sweep', 'rated', 'command', 'parse_extra', 'orthog_run', 'summary', 'orthog_sweep',
+           'plot_tuning', 'orthog_tune', 'rerun', 'differences', 'orthog_verify', 'orthog_data']
 
-# %% ../nbs/14_experiments.ipynb #f4e103fd
+# %% ../nbs/14_experiments.ipynb #c0225b30
 import ast, hashlib, inspect, json, os, platform, shlex, signal, sys, tempfile, threading, time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, asdict, replace
@@ -21,7 +21,7 @@ from fastcore.basics import patch
 from fastcore.script import call_parse, is_cli, Param
 from . import __version__
 from .core import InputError, Progress, atomic_write, default_device, set_seed, subplots
-from .streams import make_stream, streams
+from .streams import data_report, make_stream, streams
 from .methods import methods
 from .metrics import mean_std
 from .training import Result, Run, closest, configure, drive, known_settings, learn, run_lock, settings, stem, versions
@@ -116,7 +116,7 @@ def matches(self:Job, config:dict)->bool:
     return (config.keys() <= {*mine, *known, 'stream'} and all(config.get(k, known[k])==v for k,v in want.items())
             and all(config['stream'].get(k)==v for k,v in self.stream_args.items() if v is not None))
 
-# %% ../nbs/14_experiments.ipynb #4858d9c9
+# %% ../nbs/14_experiments.ipynb #7773b27b
 @patch
 def make_stream(self:Job):
     "The stream to learn."
@@ -138,7 +138,12 @@ def command(self:Job)->str:
     extra = self.settings | {dict(seed='stream_seed').get(k, k): v for k,v in self.stream.items()}
     return shlex.join(['orthog_run', '--benchmark', self.benchmark, '--method', self.method, '--seed', str(self.seed), *(f'{k}={v}' for k,v in extra.items())])
 
-# %% ../nbs/14_experiments.ipynb #86a5d472
+@patch(as_prop=True)
+def tune_command(self:Job)->str:
+    "What to type to tune the learning rate of this row."
+    return self.command.replace('orthog_run', 'orthog_tune', 1).replace(f' --seed {self.seed}', '').replace(' lr=tuned', '')
+
+# %% ../nbs/14_experiments.ipynb #64028fdf
 def load_results(
     root='.', # results are in its folder `results/runs`
 )->list:
@@ -157,9 +162,11 @@ def find(self:Job, results:list):
 def save_result(result:Result, root)->Path:
     "Write a finished run's JSON below `root`, and drop the checkpoints that it no longer needs."
     path = Path(root)/'results'/'runs'/f'{stem(result.config)}.json'
-    result.save(path)
-    for p in (Path(root)/'runs'/path.stem).glob('state.*'): p.unlink()
+    result.save(path); drop_checkpoint(result, root)
     return path
+
+def drop_checkpoint(result:Result, root):
+    for p in (Path(root)/'runs'/stem(result.config)).glob('state.*'): p.unlink()
 
 # %% ../nbs/14_experiments.ipynb #7f9b9b6d
 @contextmanager
@@ -217,7 +224,7 @@ def local(jobs:list, workers:int, **kw): # yields (index, (result, error))
 
 def numbered(i, job, kw): return i, work(job, **kw)
 
-# %% ../nbs/14_experiments.ipynb #f937550a
+# %% ../nbs/14_experiments.ipynb #c6bc1bda
 def remote(jobs:list, scheduler:str, **kw): # yields (index, (result, error))
     "Do jobs on the workers of a Dask scheduler, results as they come."
     try: from distributed import Client, as_completed
@@ -227,7 +234,7 @@ def remote(jobs:list, scheduler:str, **kw): # yields (index, (result, error))
     with client:
         good = same_version(client)
         futures = {client.submit(work, j, pure=False, workers=good, **kw): i for i,j in enumerate(jobs)}
-        for f in as_completed(futures): yield futures[f], (f.result() if f.status=='finished' else (None, f'{type(f.exception()).__name__}: {f.exception()}'))
+        for f in as_completed(futures, loop=client.loop): yield futures[f], (f.result() if f.status=='finished' else (None, f'{type(f.exception()).__name__}: {f.exception()}'))
 
 def same_version(client)->list: # addresses, or None where all are good
     "The workers that have this version of the package; the others are named."
@@ -293,22 +300,7 @@ def key(self:Job)->str:
     "Equal for two jobs that are the same run."
     return json.dumps([self.benchmark, self.method, self.seed, self.epochs, self.tuning, settings(self.benchmark, self.method, **self.settings), self.stream_args], sort_keys=True)
 
-# %% ../nbs/14_experiments.ipynb #4e201a84
-def sweep(
-    jobs:list, # of `Job`
-    root='.', # results go to its folder `results/runs`
-    **kw, # workers, threads, device, scheduler, quiet: see `scatter`
-)->tuple: # results in the order of the jobs, None where there is none; {command: error}
-    "Do all jobs that have no result below `root` yet."
-    have,failed = load_results(root),{}
-    todo = {j.key: j for j in jobs if j.find(have) is None}
-    if todo:
-        for j,result,error in scatter(list(todo.values()), root, **kw):
-            if result: save_result(result, root); have.append(result)
-            else: failed[j.command] = error; print(f'failed: {j.command}\n  {error}', file=sys.stderr, flush=True)
-    return [j.find(have) for j in jobs], failed
-
-# %% ../nbs/14_experiments.ipynb #982f6e6d
+# %% ../nbs/14_experiments.ipynb #618f8816
 grid = dict(orthog=[.003, .01, .03, .1, .2, .4, 1.])  # paper, App. D
 baseline_grid = [.003, .01, .03, .1, .3, 1.]
 
@@ -336,16 +328,40 @@ def tune(
     kept = dict(schema=1, benchmark=job.benchmark, method=job.method, settings=settings(job.benchmark, job.method, **job.settings), epochs=epochs, lrs=lrs, accuracy=acc,
                 lr=lrs[means.index(max(means))], failed={f'lr={lr} seed={s}': e for (lr,s),(_,e) in got.items() if e}, versions=versions())
     with atomic_write(job.tune_path(root)) as f: f.write(json.dumps(kept, indent=1).encode())
+    for r,_ in got.values(): r and drop_checkpoint(r, root)
     return kept
 
-# %% ../nbs/14_experiments.ipynb #010eb9c1
+# %% ../nbs/14_experiments.ipynb #0ace2667
 @patch
 def resolve(self:Job, root)->Job:
     "The job with its tuned rate filled in; unchanged where it does not ask for one."
     if self.settings.get('lr') != 'tuned': return self
     try: return replace(self, settings=self.settings | dict(lr=json.loads(self.tune_path(root).read_text())['lr']))
-    except FileNotFoundError: raise InputError(f"no rate was tuned for this row yet: {self.command.replace('orthog_run', 'orthog_tune', 1)}") from None
+    except FileNotFoundError: raise InputError(f"no rate was tuned for this row yet: {self.tune_command}") from None
     except (ValueError, KeyError): raise InputError(f"{self.tune_path(root)}: not a readable tuning; delete it and run orthog_tune again") from None
+
+# %% ../nbs/14_experiments.ipynb #24b97d8e
+def sweep(
+    jobs:list, # of `Job`
+    root='.', # results go to its folder `results/runs`
+    **kw, # workers, threads, device, scheduler, quiet: see `scatter`
+)->tuple: # results in the order of the jobs, None where there is none; {command: error}
+    "Do all jobs that have no result below `root` yet."
+    have,failed = load_results(root),{}
+    jobs = [rated(j, root, failed, **kw) for j in jobs]
+    todo = {j.key: j for j in jobs if j.command not in failed and j.find(have) is None}
+    if todo:
+        for j,result,error in scatter(list(todo.values()), root, **kw):
+            if result: save_result(result, root); have.append(result)
+            else: failed[j.command] = error; print(f'failed: {j.command}\n  {error}', file=sys.stderr, flush=True)
+    return [j.find(have) for j in jobs], failed
+
+def rated(job:Job, root, failed:dict, **kw)->Job:
+    "The job with its rate, tuned first if need be; where that fails, the job as it was, and the reason in `failed`."
+    try:
+        if job.settings.get('lr')=='tuned' and not job.tune_path(root).exists(): print(f'tuning first: {job.tune_command}', file=sys.stderr); tune(job, root, **kw)
+        return job.resolve(root)
+    except InputError as e: failed[job.command] = str(e); return job
 
 # %% ../nbs/14_experiments.ipynb #dc717a70
 def command(f):
@@ -398,7 +414,7 @@ def orthog_run(
         save_result(result, root)
     print(result, Path(root)/'results'/'runs'/f'{stem(result.config)}.json', sep='\n')
 
-# %% ../nbs/14_experiments.ipynb #632a0764
+# %% ../nbs/14_experiments.ipynb #7362c32e
 def summary(
     jobs:list, # of `Job`
     results:list, # of `Result`, None where there is none
@@ -429,14 +445,11 @@ def orthog_sweep(
     "Do all runs of a preset that are missing; interrupted ones are continued, failed ones reported."
     jobs = jobs_of(preset, benchmarks and benchmarks.split(','), methods and methods.split(','), seeds)
     kw = dict(workers=workers, threads=threads, device=device, scheduler=scheduler)
-    for j in {j.tune_path(root): j for j in jobs if j.settings.get('lr')=='tuned'}.values():
-        if not j.tune_path(root).exists(): print(f'{j.benchmark} {j.label}: tuning first', file=sys.stderr); tune(j, root, **kw)
-    jobs = [j.resolve(root) for j in jobs]
     results,failed = sweep(jobs, root, **kw)
     print(summary(jobs, results), f'{sum(r is not None for r in results)} of {len(jobs)} runs are in {Path(root)/"results"/"runs"}' + (f', {len(failed)} failed' if failed else ''), sep='\n')
     return int(bool(failed))
 
-# %% ../nbs/14_experiments.ipynb #311d52bf
+# %% ../nbs/14_experiments.ipynb #c508dc05
 def plot_tuning(kept:dict, ax=None):
     "Accuracy on the tuning tasks against the learning rate; the choice is marked."
     ax = subplots()[1] if ax is None else ax
@@ -454,7 +467,6 @@ def orthog_tune(
     seeds:int=1, # streams to try each on
     epochs:int=1, # passes over each of the three tuning tasks
     width:int=None, # of the network
-    seed:int=0, # not used: so that a command of orthog_run can be taken over as it is
     workers:int=None, # processes
     threads:int=None, # of each
     device:str='auto', # auto, cpu, cuda, …
@@ -497,3 +509,13 @@ def orthog_verify(
     with free_device(device) as dev: says = differences(then, rerun(then, device=dev))
     print(f'{result}: ' + ('NOT the same\n  ' + '\n  '.join(says) if says else 'the same accuracy matrix, to the last bit'))
     return int(bool(says))
+
+# %% ../nbs/14_experiments.ipynb #862e6828
+@command
+def orthog_data(
+    root:str=None, # look in this folder only; otherwise ORTHOG_NB_DATA and the cache folder
+):
+    "Which data is here, whether it is whole, and how to get the rest. Downloads nothing."
+    for r in data_report(root):
+        print(f"{'ok     ' if r['ok'] else 'missing'} {r['data']:13} {', '.join(r['streams'])}\n        {r['path']} {r['check']}".rstrip())
+        if not r['ok']: print(f"        {r['remedy']}")

@@ -142,7 +142,7 @@ def gap(self:Line)->str:
     j = self.jobs[0]
     return f'`orthog_sweep --preset {j.preset} --benchmarks {j.benchmark} --methods {j.method}`'
 
-# %% ../nbs/14b_report.ipynb #565ad775
+# %% ../nbs/14b_report.ipynb #3d562f70
 def compare(
     preset:str, # a name in `presets`
     benchmark:str, # one of the preset's
@@ -153,7 +153,7 @@ def compare(
         p = l.paper; printed = lambda k,d: '' if not p or p[k] is None else f'{p[k]:.{d}f}' + (f' ± {p[k+"_std"]:.{d}f}' if p[k+'_std'] is not None else '')
         d = l.difference(); fgt = l.values('forgetting')
         return {'row': l.label, 'memory': l.memory(), 'task known at test': l.task_known(), 'paper, accuracy %': printed('accuracy', 1), 'ours, accuracy %': pm(l.values('accuracy', 100)) or 'not run',
-                'difference': '' if d is None else f'{d:+.1f}', 'within': l.within(), 'paper, forgetting': printed('forgetting', 2), 'ours, forgetting': pm(fgt, 3), 'seeds': f'{len(l.done)} of {len(l.jobs)}',
+                'difference': '' if d is None else f'{d:+.1f}' + (f' / {mean_std(fgt)[0]-p["forgetting"]:+.3f}' if fgt and p['forgetting'] is not None else ''), 'within': l.within(), 'paper, forgetting': printed('forgetting', 2), 'ours, forgetting': pm(fgt, 3), 'seeds': f'{len(l.done)} of {len(l.jobs)}',
                 'width': listed(l.width()), 'images a class': listed(l.images()), 'device': listed(r.device for r in l.done), 'to run': l.gap()}
     return Table(f'{benchmark} ({preset})', [line(l) for l in lines_of(preset, benchmark, root)])
 
@@ -220,7 +220,7 @@ def figure_bars(lines:list):
     ax.set(xlabel='accuracy, %', yticks=y, yticklabels=[l.label for l in lines], xlim=(0,100)); ax.grid(axis='y')
     return fig
 
-# %% ../nbs/14b_report.ipynb #5537ae67
+# %% ../nbs/14b_report.ipynb #7b7659c2
 def figure_waterfall(lines:list):
     "From the paper as written to the paper as coded, one switch at a time."
     fig,ax = subplots(w=5.2, h=2.8); x,ticks = 0,[]
@@ -235,14 +235,15 @@ def figure_waterfall(lines:list):
     ax.set_xticks([t for t,_ in ticks], [n for _,n in ticks], rotation=50, ha='right'); ax.set(ylabel='accuracy, %')
     return fig
 
-def figures(preset:str, benchmark:str, root='.')->dict: # what it shows -> figure
+def figures(preset:str, benchmark:str, root='.')->dict: # what it shows -> figure, and what it says in words
     "The pictures of a preset on a benchmark; none where nothing was run."
     lines = lines_of(preset, benchmark, root)
     if not any(l.done for l in lines): return {}
     kinds = {'one switch at a time': figure_waterfall} if preset=='waterfall' else {'accuracy over the tasks': figure_curves, 'final accuracy': figure_bars, 'accuracy matrices': figure_matrices}
-    return {k: f(lines) for k,f in kinds.items()}
+    says = '; '.join(f"{l.label} {pm(l.values('accuracy', 100))} %" for l in lines if l.done)
+    return {k: (f(lines), f'{benchmark}, {k}. At the end: {says}') for k,f in kinds.items()}
 
-# %% ../nbs/14b_report.ipynb #d5b6bd2b
+# %% ../nbs/14b_report.ipynb #9eb59186
 style = """body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222;background:#fff}.wide{overflow-x:auto}
 table{border-collapse:collapse;margin:1em 0;font-size:13px}caption{text-align:left;font-weight:600;padding:.3em 0}th,td{padding:.25em .7em;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}
 figure{display:inline-block;margin:1em 1em 1em 0;max-width:100%}figure img{max-width:100%;background:#fff}figcaption{font-size:13px;color:#666}code{font-size:12px;background:#8882;padding:0 .2em}
@@ -259,10 +260,10 @@ def report(
         body.append(f'<h2>{name}</h2>')
         for b in dict.fromkeys(b for p in presets[closest(name, presets, 'preset')] for b in p['benchmarks']):
             made = [compare(name, b, root), cost(name, b, root)]
-            body += [t.html() for t in made] + [save_figure(fig, out, f'{name}-{b}-{kind}'.replace(' ', '-'), f'{b}: {kind}') for kind,fig in figures(name, b, root).items()]
+            body += [t.html() for t in made] + [save_figure(fig, out, f'{name}-{b}-{kind}'.replace(' ', '-'), f'{b}: {kind}', alt) for kind,(fig,alt) in figures(name, b, root).items()]
             tables += made
         if name.startswith('table1'): tables.append(claims(name, root)); body.append(tables[-1].html())
-    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>orthog_nb: results</title><style>{style}</style><h1>Results</h1>{legend}{"".join(body)}</html>'
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>orthog_nb: results</title><style>{style}</style><h1>Continual learning in orthogonal subspaces: results</h1>{legend}{"".join(body)}</html>'
     for path,text in (('tables.md', '\n\n'.join(t.markdown() for t in tables)), ('tables.tex', '\n\n'.join(t.latex() for t in tables)), ('index.html', page)):
         with atomic_write(out/path) as f: f.write(text.encode()+b'\n')
     return out/'index.html'
@@ -270,15 +271,15 @@ def report(
 legend = """<p>Accuracy after the last task and forgetting, mean ± standard deviation (population) over seeds. <em>Memory</em> is examples kept per class and task. <em>Within</em>: the means differ by no more than two of the paper's standard
 deviations, or one point. A row that was not run shows the command that runs it.</p>"""
 
-# %% ../nbs/14b_report.ipynb #f6961a7e
-def save_figure(fig, out:Path, name:str, caption:str)->str: # HTML
+# %% ../nbs/14b_report.ipynb #ff7bf7c9
+def save_figure(fig, out:Path, name:str, caption:str, alt:str)->str: # HTML
     "Write a figure as SVG and PNG, and give it back as a piece of HTML that holds it."
     import matplotlib.pyplot as plt
     data = io.BytesIO(); fig.savefig(data, format='svg', metadata=dict(Date=None))
     with atomic_write(out/f'{name}.svg') as f: f.write(data.getvalue())
     with atomic_write(out/f'{name}.png') as f: fig.savefig(f, format='png', dpi=160)
     plt.close(fig)
-    return f'<figure><img alt="{html.escape(caption)}" src="data:image/svg+xml;base64,{base64.b64encode(data.getvalue()).decode()}"><figcaption>{html.escape(caption)}</figcaption></figure>'
+    return f'<figure><img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{base64.b64encode(data.getvalue()).decode()}"><figcaption>{html.escape(caption)}</figcaption></figure>'
 
 @command
 def orthog_report(
@@ -288,4 +289,4 @@ def orthog_report(
 ):
     "The paper's tables beside ours, from the results that are there: Markdown, LaTeX, HTML, figures."
     page = report(preset.split(','), root, out)
-    for p in sorted(page.parent.iterdir(), key=lambda p: (p.suffix=='.html', p.name)): print(p)
+    for p in [*sorted(page.parent.glob('*.svg')), *sorted(page.parent.glob('tables.*')), page]: print(p)
