@@ -1,16 +1,19 @@
 """The API page: every public name, with its parameters, from the signatures and docments of the exported modules."""
 import inspect
 from fastcore.docments import docments
-from translate import directive
+from translate import directive, markdown
 
 def public(module):
     "Functions and classes that a module exports, in the order of the notebook."
     return [(n, o) for n in module.__all__ if inspect.isfunction(o := getattr(module, n)) or inspect.isclass(o)]
 
-def methods(cls, package):
-    "Public methods of a class that are defined in this package, patched ones too."
-    found = [(n, getattr(o, 'fget', o)) for n,o in vars(cls).items() if not n.startswith('_')]
-    return [(n, o) for n,o in found if inspect.isfunction(o) and o.__module__.startswith(package)]
+def members(cls, package):
+    "Public methods and properties of a class that are defined in this package, patched ones too."
+    for n,o in vars(cls).items():
+        f = getattr(o, '__func__', getattr(o, 'fget', o))
+        if n[0] == '_' or not inspect.isfunction(f) or not f.__module__.startswith(package): continue
+        if isinstance(o, property): yield 'property', n, text(f)
+        else: yield 'method', n + signature(f, not isinstance(o, staticmethod)), text(f)
 
 def annotation(a):
     return '' if a is inspect.Parameter.empty else a if isinstance(a, str) else getattr(a, '__name__', str(a))
@@ -43,13 +46,13 @@ def text(obj):
 def collect(module, package):
     "Name, kind, signature, text and methods of everything public in a module."
     return [(n, 'class' if inspect.isclass(o) else 'function', n + signature(o), text(o),
-             [(m + signature(f, True), text(f)) for m,f in methods(o, package)] if inspect.isclass(o) else []) for n,o in public(module)]
+             list(members(o, package)) if inspect.isclass(o) else []) for n,o in public(module)]
 
 def entry(name, kind, head, about, inner, page, site):
     "One function or class, with its methods, and where it is explained."
     links = [f'[in its notebook](anchor:{page.docname}#{name.lower()})'] if name.lower() in page.anchors else []
     if url := site.source(name, page): links.append(f'[source]({url})')
-    parts = [about, '{.where}\n' + ' · '.join(links) if links else '', *(directive('py:method', h, t, ':') for h,t in inner)]
+    parts = [markdown(about, site), '{.where}\n' + ' · '.join(links) if links else '', *(directive(f'py:{k}', h, markdown(t, site), ':') for k,h,t in inner)]
     return directive(f'py:{kind}', head, '\n\n'.join(p for p in parts if p), ':')
 
 def api_page(site):

@@ -15,7 +15,7 @@ examples:
 
 A page can include files of its own: pictures anywhere below nbs/, and an interactive figure as plain JavaScript and JSON in
 nbs/interactive/, which is copied to the site as it is. In a Markdown cell:
-  <figure class="interactive" id="fig-turn"><img src="turn.png" alt="…"><figcaption>…</figcaption></figure>
+  <figure class="interactive" id="fig-turn"><img src="interactive/turn.png" alt="…"><figcaption>…</figcaption></figure>
   <script type="module" src="interactive/turn.js"></script>
 The script finds the figure by its id and may fetch('interactive/turn.json'); without JavaScript (and in JupyterLab) the picture stays.
 """
@@ -26,7 +26,6 @@ os.environ.setdefault('OMP_NUM_THREADS', '1')
 sys.path.insert(0, str(Path(__file__).parent))
 from execnb.nbio import nb2str, read_nb
 from nbdev.config import get_config
-from nbdev.doclinks import NbdevLookup
 from nbdev.processors import FilterDefaults
 from nbdev.serve_drv import exec_nb
 import api, translate
@@ -45,6 +44,7 @@ class Page:
     sections: set = field(default_factory=set)
     sources: list = field(default_factory=list)
     anchors: set = field(default_factory=set)
+    gaps: set = field(default_factory=set)
     api: list = field(default_factory=list)
     def __post_init__(self):
         self.file, m = self.path.name, re.match(r'(\d+)([a-z]*)_(.+)', self.path.stem)
@@ -62,7 +62,10 @@ class Site:
         self.url = config.doc_host.rstrip('/') + '/' + config.doc_baseurl.strip('/')
         self.repo = f'{config.git_url}/blob/{config.branch}'
         self.by_name = {n: p for p in pages for n in (p.file, f'{p.docname}.html', f'{p.docname}.ipynb')}
-        self.lookup = NbdevLookup()
+        self.lines = {}
+
+    @property
+    def gaps(self): return {g for p in self.pages for g in p.gaps}
 
     def link(self, target):
         "Where a relative link of a notebook leads: a page, a place on it, a picture, or a file in the repository."
@@ -78,9 +81,9 @@ class Site:
 
     def source(self, name, page):
         "The line of the module in the repository where `name` is defined."
-        url = self.lookup.code(f'{self.package}.{page.module}.{name}')
-        line = url and self.lookup.code(name)
-        return line if line and line.split('#')[0] == url.split('#')[0] else url and url.split('#')[0]
+        if page.module not in self.lines: self.lines[page.module] = translate.lines((self.config.lib_path/f'{page.module}.py').read_text(encoding='utf-8'))
+        line = self.lines[page.module].get(name)
+        return line and f'{self.repo}/{self.package}/{page.module}.py#L{line}'
 
     def opening(self, page):
         "Title and description of a page, and where they come from."
@@ -112,7 +115,8 @@ def process(src, dst):
         part.replace(dst)
     except Exception as e:
         why, where = e.__cause__ or e, str(e).rpartition('\n')[2]
-        return f'{src.name}: {type(why).__name__}: {why}' + (f', at: {where}' if e.__cause__ else '')
+        hint = ' (nbdev runs cells that import: keep imports in cells of their own)' if isinstance(why, NameError) else ''
+        return f'{src.name}: {type(why).__name__}: {why}{hint}' + (f', at: {where[:100]}' if e.__cause__ else '')
     finally: part.unlink(missing_ok=True)
 
 def stale(pages, folder, config):

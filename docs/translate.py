@@ -45,8 +45,9 @@ def directive(kind, argument, body, mark='`', /, **options):
     fence = mark * (1 + max([2] + [len(m) for m in re.findall(rf'^\s*({mark}{{3,}})', body, re.M)]))
     return '\n'.join([f'{fence}{{{kind}}} {argument}'.rstrip(), *(f':{k}: {v}' for k,v in options.items() if v), '', body.strip('\n'), fence])
 
-def inline(m):
+def inline(m, site):
     if m['block'] or m['code']: return m[0]
+    if m['ref'] in site.gaps: return '*a figure that is not there yet*'
     if m['ref']: return f"{{{roles[m['ref'].split('-')[0]]}}}`{m['ref']}`"
     lead = m['lead'] or ''
     body = '\n'.join(l.strip(' \t>') if '>' in lead else l.strip() for l in m['math'].strip().split('\n'))
@@ -93,7 +94,7 @@ def markdown(md, site):
     out, last = [], 0
     for m in re_block.finditer(md):
         out += [prose(md[last:m.start()]), m[0]]; last = m.end()
-    return re_inline.sub(inline, ''.join(out + [prose(md[last:])]))
+    return re_inline.sub(lambda m: inline(m, site), ''.join(out + [prose(md[last:])]))
 
 # ---- Code cells ----
 
@@ -108,10 +109,12 @@ def options(source):
         lines.pop(0)
     return opts, '\n'.join(lines).strip('\n')
 
-def defined(source):
-    "Names of the functions, classes and patched methods that a cell defines."
-    names = [patch_name(o) for o in ast.parse(source).body if isinstance(o, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    return [n for o in names for n in ([o] if isinstance(o, str) else o)]
+def lines(source):
+    "The functions, classes and patched methods that a cell or module defines, and the line of each."
+    found = [(patch_name(o), o.lineno) for o in ast.parse(source).body if isinstance(o, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    return {n: line for names,line in found for n in ([names] if isinstance(names, str) else names)}
+
+def defined(source): return list(lines(source))
 
 def imports_only(source):
     return all(isinstance(o, (ast.Import, ast.ImportFrom)) for o in ast.parse(source).body)
@@ -135,6 +138,8 @@ def shown_doc(md, page, site):
     name = re.search(r'^### (.+)$', md, re.M)[1].strip()
     return bar([name], page, site) + '\n\n' + md.partition(f'### {name}')[2].strip()
 
+def pictures(cell): return [o for o in cell.get('outputs', []) if any(k.startswith('image/') for k in o.get('data', {}))]
+
 def code(cell, page, site, sources):
     "The cells for one code cell: none, itself, or a bar and itself."
     opts, cell.source = options(cell.source)
@@ -142,9 +147,9 @@ def code(cell, page, site, sources):
     if m := re.match(r'show_doc\(\s*([\w.]+)', cell.source):
         if m[1] in sources: return []
         return [text_cell(shown_doc(''.join(o.data['text/markdown']), page, site)) for o in cell.outputs]
-    images = [o for o in cell.get('outputs', []) if any(k.startswith('image/') for k in o.get('data', {}))]
+    images = pictures(cell)
     if images and not opts.get('fig-alt'): raise Problem(f"figure without `#| fig-alt:` in the cell that begins {cell.source[:60]!r}")
-    if not images and str(opts.get('label', '')).startswith('fig-'): raise Problem(f"no picture in the cell labelled {opts['label']}: run docs/execute.py on it")
+    if opts.get('label') in site.gaps and not cell.outputs: raise Problem(f"nothing in the cell labelled {opts['label']}: run docs/execute.py on it")
     if len(images) > 1 and opts.get('label'): raise Problem(f"{len(images)} pictures in the cell labelled {opts['label']}: draw one figure a cell")
     hidden = {'remove-input': opts.get('echo') is False, 'remove-output': opts.get('output') is False, 'hide-input': opts.get('code-fold') is True}
     cell.metadata = dict(tags=[t for t,on in hidden.items() if on])
@@ -166,6 +171,8 @@ def survey(nb, page):
     text = '\n'.join(re_block.sub('', c.source) for c in nb.cells if c.cell_type == 'markdown')
     page.sections = {make_id(h) for h in re.findall(r'^#{1,6} (.+?)(?:\s*\{.*\})?\s*$', text, re.M)}
     page.sources = [n for c in nb.cells if c.cell_type == 'code' and 'Exported source' in c.source for n in defined(c.source)]
+    labels = {options(c.source)[0].get('label', ''): c for c in nb.cells if c.cell_type == 'code'}
+    page.gaps = {l for l,c in labels.items() if l.startswith('fig-') and not pictures(c)}   # what they show was not made yet
     page.anchors = {n.lower() for n in page.sources} | set(re.findall(r'\{#([\w-]+)\}', text)) | page.sections
 
 def notebook(nb, page, site):

@@ -1,5 +1,5 @@
 """What a user gets from `pip install`: a small package, its commands, and nothing that only developers need."""
-import ast, re, shutil, subprocess, sys, tarfile, zipfile
+import ast, os, re, shutil, subprocess, sys, tarfile, zipfile
 from configparser import ConfigParser
 from email.parser import Parser
 from importlib import import_module
@@ -13,7 +13,8 @@ root = Path(__file__).resolve().parent.parent
 tools = {'nbdev', 'execnb', 'sphinx', 'myst-nb', 'jupyterlab', 'pytest', 'playwright', 'ipykernel'}
 
 def run(*command, **kwargs):
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs)
+    env = {k: v for k,v in os.environ.items() if k != 'PYTHONPATH'}
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, **kwargs)
     assert not done.returncode, f'{" ".join(map(str, command))}\n{done.stdout[-3000:]}'
     return done.stdout
 
@@ -105,7 +106,9 @@ def test_installs(built, settings, tmp_path):
     (site/'here.pth').write_text(here+'\n')
     where = run(python, '-c', 'import orthog_nb.core; print(orthog_nb.core.__file__)', cwd=tmp_path).strip()
     assert Path(where).is_relative_to(venv)
-    for name in commands(settings):
-        assert (venv/'bin'/name).exists()
+    assert all((venv/'bin'/name).exists() for name in commands(settings))
+    load = "from importlib.metadata import distribution as d; print(*(e.load().__name__ for e in d('orthog_nb').entry_points if e.group == 'console_scripts'))"
+    assert set(run(python, '-c', load, cwd=tmp_path).split()) == set(commands(settings))
+    for name in list(commands(settings))[:1]:
         out = run(venv/'bin'/name, '--help', cwd=tmp_path)
-        assert re.search(r'usage', out, re.I), out
+        assert re.search('usage', out, re.I), out

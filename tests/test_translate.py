@@ -7,13 +7,14 @@ pytest.importorskip('nbdev', reason='the documentation tools are not installed')
 import readme, translate
 
 root = Path(__file__).resolve().parent.parent
-site = SimpleNamespace(url='https://example.org/pkg', link=lambda target: f'<{target}>')
+site = SimpleNamespace(url='https://example.org/pkg', link=lambda target: f'<{target}>', gaps={'fig-gap'})
 def md(text): return translate.markdown(text, site)
 
 def test_equations():
     assert md('$$ a = b $$ {#eq-x}').strip() == '```{math}\n:label: eq-x\n\na = b\n```'
     assert md('$$\na\n= b\n$$').strip() == '```{math}\n\na\n= b\n```'
     assert '   ```{math}\n   :label: eq-y\n' in md('1. first\n\n   $$ a $$ {#eq-y}\n')
+    assert md('@fig-gap') == '*a figure that is not there yet*'
     assert md('see @eq-x-y, [@fig-z] and @sec-w.') == 'see {eq}`eq-x-y`, {numref}`fig-z` and {ref}`sec-w`.'
 
 def test_code_is_left_alone():
