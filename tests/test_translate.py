@@ -66,3 +66,16 @@ def test_readme(tmp_path):
 def test_help(command):
     out = subprocess.run([sys.executable, root/'docs'/f'{command}.py', '--help'], text=True, capture_output=True)
     assert out.returncode == 0 and 'examples:' in out.stdout
+
+def test_quarto_finds_its_files(tmp_path):
+    "For those who have Quarto: nbdev writes every file that _quarto.yml names, and a sidebar with all notebooks."
+    import shutil, yaml
+    for f in ('settings.ini', '_quarto.yml'): shutil.copy(root/f, tmp_path)
+    shutil.copytree(root/'nbs', tmp_path/'nbs', ignore=shutil.ignore_patterns('.*', 'nbdev.yml', 'sidebar.yml'))
+    code = 'from nbdev.quarto import nbdev_sidebar, refresh_quarto_yml as r; r(); nbdev_sidebar.__wrapped__()'
+    subprocess.run([sys.executable, '-c', code], cwd=tmp_path, check=True)
+    config = yaml.safe_load((root/'_quarto.yml').read_text(encoding='utf-8'))
+    missing = [f for f in config['metadata-files'] if not (tmp_path/'nbs'/f).exists()]
+    assert not missing, f'{missing}: with custom_sidebar = True in settings.ini nbdev writes no sidebar.yml'
+    pages = yaml.safe_load((tmp_path/'nbs'/'sidebar.yml').read_text())['website']['sidebar']['contents']
+    assert set(pages) == {p.name for p in (root/'nbs').glob('*.ipynb') if p.name[0] not in '_.'}
