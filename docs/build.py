@@ -115,7 +115,7 @@ def process(src, dst):
         part.replace(dst)
     except Exception as e:
         why, where = e.__cause__ or e, str(e).rpartition('\n')[2]
-        hint = ' (nbdev runs cells that import: keep imports in cells of their own)' if isinstance(why, NameError) else ''
+        hint = ' (nbdev runs cells that import: keep imports in cells of their own)' if isinstance(why, NameError) and 'show_doc' not in where else ''
         return f'{src.name}: {type(why).__name__}: {why}{hint}' + (f', at: {where[:100]}' if e.__cause__ else '')
     finally: part.unlink(missing_ok=True)
 
