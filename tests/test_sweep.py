@@ -3,7 +3,9 @@ import json, os, signal, subprocess, sys, threading, time
 from pathlib import Path
 import pytest
 from orthog_nb.core import InputError
-from orthog_nb.experiments import Job, load_results, orthog_run, orthog_sweep, orthog_verify, sweep
+from orthog_nb.jobs import Job, load_results
+from orthog_nb.sweeps import sweep
+from orthog_nb.experiments import orthog_run, orthog_sweep, orthog_verify
 from orthog_nb.report import orthog_report
 from orthog_nb.streams import make_stream
 from orthog_nb.training import learn
@@ -59,7 +61,7 @@ def test_a_local_worker_is_killed(tmp_path):
 
 @pytest.mark.skipif(not Path('/proc/self/task').exists(), reason='looks for child processes in /proc')
 def test_the_sweep_itself_is_killed(tmp_path):
-    code = f'from orthog_nb.experiments import Job, sweep; sweep([Job("permuted_digits", "finetune", s, stream=dict(tasks=4)) for s in (0,1)], {str(tmp_path)!r}, workers=2, threads=1, device="cpu")'
+    code = f'from orthog_nb.sweeps import Job, sweep; sweep([Job("permuted_digits", "finetune", s, stream=dict(tasks=4)) for s in (0,1)], {str(tmp_path)!r}, workers=2, threads=1, device="cpu")'
     p = subprocess.Popen([sys.executable, '-c', code], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: logs(tmp_path) > 0)
     workers = busy(p.pid); assert workers
