@@ -96,10 +96,12 @@ def correct(self:AGEM, t, grads, ref):
 
 methods['agem'] = AGEM
 
-# %% ../nbs/10_baselines.ipynb #27c0d311
+# %% ../nbs/10_baselines.ipynb #0989094c
 class Reservoir:
     "A uniform sample of everything seen, of fixed size."
-    def __init__(self, size:int): self.size,self.n,self.items = size,0,{}
+    def __init__(self, size:int):
+        if size < 1: raise InputError(f'a memory of {size} examples holds nothing; use 1 or more')
+        self.size,self.n,self.items = size,0,{}
     def __len__(self): return min(self.n, self.size)
     def state_dict(self): return dict(n=self.n, items=self.items)
     def load_state_dict(self, d): self.n,self.items = d['n'],dict(d['items'])

@@ -6,12 +6,13 @@
 __all__ = ['known_settings', 'closest', 'settings', 'stem', 'configure', 'Result', 'save_state', 'load_state', 'lesson',
            'evaluate', 'Run', 'versions', 'peak_bytes', 'learn', 'drive', 'note', 'run_lock', 'info_state', 'reload']
 
-# %% ../nbs/12_training.ipynb #aef21a8d
+# %% ../nbs/12_training.ipynb #5e00824a
 import hashlib, inspect, io, json, math, os, platform, sys, time
 from dataclasses import dataclass, field, asdict, fields
 from difflib import get_close_matches
 from importlib.metadata import version, PackageNotFoundError
 from pathlib import Path
+from contextlib import contextmanager
 import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
@@ -110,7 +111,7 @@ def __repr__(self:Result):
     forget = '–' if self.forgetting is None else f'{self.forgetting:.3f}'
     return f'{self.benchmark} · {self.method} · seed {self.seed}: accuracy {pct(self.accuracy)}, forgetting {forget} ({self.seconds:.0f} s, {self.steps_per_s:.0f} steps/s)'
 
-# %% ../nbs/12_training.ipynb #82a0382a
+# %% ../nbs/12_training.ipynb #aa3f8c21
 def save_state(
     path, # file to write
     state:dict, # tensors, numbers, strings, and lists and dicts of them
@@ -119,19 +120,23 @@ def save_state(
     path,buf = Path(path),io.BytesIO()
     torch.save(state, buf)
     data = buf.getvalue()
-    if path.exists(): os.replace(path, path.with_suffix('.old'))
-    with atomic_write(path) as f: f.write(hashlib.sha256(data).digest()); f.write(data)
+    try:
+        if path.exists(): os.replace(path, path.with_suffix('.old'))
+        with atomic_write(path) as f: f.write(hashlib.sha256(data).digest()); f.write(data)
+    except OSError as e: raise InputError(f"{path}: cannot be written ({e.strerror}); make room or choose another folder, then run again: the checkpoint before this one is kept") from None
 
 def load_state(
     path, # file that `save_state` wrote
     device='cpu', # where the tensors go
 ):
-    "The newest checkpoint that is whole; None where there is none."
-    for p in (Path(path), Path(path).with_suffix('.old')):
-        if not p.exists(): continue
+    "The newest checkpoint that is whole; None where there is none at all."
+    found = [p for p in (Path(path), Path(path).with_suffix('.old')) if p.exists()]
+    for p in found:
         data = p.read_bytes()
-        if hashlib.sha256(data[32:]).digest() == data[:32]: return torch.load(io.BytesIO(data[32:]), map_location=device, weights_only=True)
-        print(f'{p}: damaged, not used', file=sys.stderr, flush=True)
+        if hashlib.sha256(data[32:]).digest() != data[:32]: print(f'{p}: damaged, not used', file=sys.stderr, flush=True); continue
+        try: return torch.load(io.BytesIO(data[32:]), map_location=device, weights_only=True)
+        except Exception as e: raise InputError(f"{p}: not a checkpoint of ours ({str(e).splitlines()[0]}); delete it to start again") from None
+    if found: raise InputError(f"{path}: damaged, and so is the one before it; delete both to start again")
 
 # %% ../nbs/12_training.ipynb #a023a379
 def lesson(
@@ -221,16 +226,17 @@ def end_lesson(self:Run):
     for j in range(self.t+1): self.R[self.t,j] = evaluate(self.method, self.stream[j], self.device)
     self.i,self.step = self.i+1,0
 
-# %% ../nbs/12_training.ipynb #1e685e5d
+# %% ../nbs/12_training.ipynb #06c6a9e5
 @patch
 def state_dict(self:Run)->dict:
     "Everything needed to go on from here."
-    return dict(config=json.dumps(self.config, sort_keys=True), method=self.method.state_dict(), R=self.R, at=[self.i, self.step, self.steps], clock=[self.seconds, self.training],
+    return dict(version=1, config=json.dumps(self.config, sort_keys=True), method=self.method.state_dict(), R=self.R, at=[self.i, self.step, self.steps], clock=[self.seconds, self.training],
                 rng=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [], watch=[w.state_dict() if hasattr(w,'state_dict') else None for w in self.watch])
 
 @patch
 def load_state_dict(self:Run, d:dict):
     "Go on from a saved state, if it is of this run."
+    if d.get('version') != 1: raise InputError("the checkpoint was written by another version of orthog_nb; use that one, or delete it to start again")
     if d['config'] != json.dumps(self.config, sort_keys=True): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
     self.method.load_state_dict(d['method']); self.R = d['R'].cpu()
     (self.i,self.step,self.steps),(self.seconds,self.training) = d['at'],d['clock']; self.saved = self.steps
@@ -323,9 +329,7 @@ def note(run:Run, folder, log):
     if folder:
         with open(folder/'log.jsonl', 'a') as f: f.write(json.dumps(event)+'\n')
 
-# %% ../nbs/12_training.ipynb #e09be3f3
-from contextlib import contextmanager
-
+# %% ../nbs/12_training.ipynb #58bcea28
 @contextmanager
 def run_lock(root, config):
     "The folder of a run, held by one process at a time; None without a root."

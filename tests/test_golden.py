@@ -25,7 +25,7 @@ def cifar():
 
 def measure(kind, method):
     torch.set_num_threads(1)
-    r = learn(digits(), method, quiet=True) if kind=='digits' else learn(cifar(), method, width=8, quiet=True)
+    r = learn(digits(), method, quiet=True) if kind=='digits' else learn(cifar(), method, width=8, quiet=True, **(dict(every=10) if method=='ewc' else {}))
     return dict(accuracy=r.accuracy, forgetting=r.forgetting)
 
 def check(kind, method, tol):
