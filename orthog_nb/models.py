@@ -158,9 +158,10 @@ def model_for(
     if info.shape[0] == 1: return mlp(info, width or 256, subspaces, generator)
     return resnet18(info, width or 64, subspaces, orthonormal, generator)
 
-# %% ../nbs/07_models.ipynb #40697e6b
+# %% ../nbs/07_models.ipynb #f1057bc9
 class Beside(nn.ModuleList):
     "Layers that read the same input; their outputs stand side by side."
+    def __init__(self, parts): super().__init__(parts)
     def forward(self, x): return torch.cat([part(x) for part in self], 1)
 
 # %% ../nbs/07_models.ipynb #2be30f32
