@@ -118,7 +118,7 @@ def watch_logs(jobs:list, root, bar):
     try: yield
     finally: over.set(); thread.join()
 
-# %% ../nbs/13c_sweeps.ipynb #aebab311
+# %% ../nbs/13c_sweeps.ipynb #b375a73d
 def scatter(
     jobs:list, # of `Job`
     root='.', # checkpoints go below it
@@ -130,11 +130,11 @@ def scatter(
 ): # yields (job, result, error) as they are ready
     "Do jobs in many processes."
     cores,gpus = joblib.cpu_count(),torch.cuda.device_count() if device=='auto' else 0
-    workers = min(workers or gpus or (cores if default_device(device).type=='cpu' else 1), len(jobs)) or 1
+    workers = workers or gpus or (cores if default_device(device).type=='cpu' else 1)
     kw = dict(root=str(root), device=device, threads=threads or (1 if scheduler else max(1, cores//workers)), version=__version__)
     total = sum(3 if j.tuning else 1 if methods[j.method].joint else j.stream_args['tasks'] for j in jobs)
     with Progress(total, f'{len(jobs)} runs', quiet=quiet) as bar, watch_logs(jobs, root, bar):
-        for n,(i,(d,error)) in enumerate(remote(jobs, scheduler, **kw) if scheduler else local(jobs, workers, parent=os.getpid(), **kw), 1):
+        for n,(i,(d,error)) in enumerate(remote(jobs, scheduler, **kw) if scheduler else local(jobs, min(workers, len(jobs)), parent=os.getpid(), **kw), 1):
             bar.shown = dict(done=n, last=f'{jobs[i].benchmark} {jobs[i].label or jobs[i].method} seed {jobs[i].seed}')
             yield jobs[i], d and Result(**d), error
 
