@@ -3,6 +3,7 @@
     python bench/stiefel.py speed --width 64 --threads 1   # one step over all kernels of ResNet18
     python bench/stiefel.py cost                           # one layer, against n and p
     python bench/stiefel.py drift                          # 10,000 steps of random gradients
+    python bench/stiefel.py real                           # 500 steps of Split CIFAR (real data: ORTHOG_NB_DATA)
     python bench/stiefel.py all
 
 Writes results/bench/stiefel.json, section by section. Machines differ and are busy: only ratios within one run are kept, medians of rounds in
@@ -17,7 +18,7 @@ import torch, torch.nn.functional as F
 from orthog_nb.core import as_tall, atomic_write, rand_stiefel
 from orthog_nb.cayley import cayley_exact
 from orthog_nb.models import resnet18
-from orthog_nb.optim import StiefelSGD, stiefel_groups
+from orthog_nb.optim import StiefelSGD, orthonormality, stiefel_groups
 
 out = Path(__file__).resolve().parent.parent/'results'/'bench'/'stiefel.json'
 
@@ -85,6 +86,10 @@ def low_rank_iteration(W, G, tau, s=2):
     for _ in range(s): Y = W - tau/2*A(W+Y)
     return Y
 
+def low_rank_euclidean(W, G, tau):
+    "The same in the Euclidean metric, as the authors ran it."
+    return low_rank_iteration(W, G - (W @ (W.T @ G))/2, tau)
+
 def woodbury(W, G, tau):
     "The exact transform with one 2p×2p solve."
     U,V = torch.cat([G,W], 1),torch.cat([W,-G], 1)
@@ -99,7 +104,7 @@ def ours(**kwargs):
     "StiefelSGD on weights stored as torch stores them: rows of filters."
     def make(Ws, Gs, lr):
         ps = leaves([W.T.contiguous() for W in Ws], [G.T.contiguous() for G in Gs])
-        return StiefelSGD(ps, lr, renorm_every=50, **kwargs).step
+        return StiefelSGD(ps, lr, **kwargs).step
     return make
 
 def grouped(Ws, Gs, lr):
@@ -149,8 +154,8 @@ def geotorch_orthogonal(m):
 
 def competitors(width):
     c = {'plain SGD': plain, 'ours, exact': ours(), 'ours, exact, Euclidean, guarded': ours(metric='euclidean', guard=.5), 'ours, iterative': ours(retraction='iterative', guard=float('inf')),
-         'ours, exact, equal shapes stacked': grouped, 'low-rank iteration': loop(low_rank_iteration), 'Woodbury 2p×2p': loop(woodbury), 'Algorithm 1 as written': loop(as_written),
-         'n×n solve': loop(full_solve)}
+         'ours, exact, equal shapes stacked': grouped, 'low-rank iteration': loop(low_rank_iteration), 'low-rank iteration, Euclidean': loop(low_rank_euclidean), 'Woodbury 2p×2p': loop(woodbury),
+         'Algorithm 1 as written': loop(as_written), 'n×n solve': loop(full_solve)}
     if peer('geoopt'): c |= {'geoopt EuclideanStiefel (QR)': geoopt_sgd('EuclideanStiefel'), 'geoopt CanonicalStiefel': geoopt_sgd('CanonicalStiefel')}
     if peer('pogo'): c['POGO'] = pogo_sgd
     if width <= 32:
@@ -238,9 +243,28 @@ def drift(steps):
                     print({k: row[k] for k in ('n','p','lr','norm','form','worst','sigma_min')}, flush=True)
     return rows
 
+def real(width, steps=500, lr=.4):
+    "The drift in a real training: the first tasks of Split CIFAR, batches of 10, for the exact and the iterative form."
+    from orthog_nb.streams import split_cifar
+    torch.set_num_threads(1); stream = split_cifar(seed=0); rows = []
+    for form,kwargs in {'exact': {}, 'exact, guarded': dict(guard=.5), 'iterative, s = 2, guarded': dict(retraction='iterative')}.items():
+        torch.manual_seed(0); net = resnet18(stream.info, width=width, orthonormal=True, generator=torch.Generator().manual_seed(0))
+        opt,worst,done,loss = StiefelSGD(stiefel_groups(net), lr, metric='euclidean', **kwargs),0.,0,None
+        for task in stream:
+            x,y = task.train()
+            for i in range(0, len(x)-9, 10):
+                if done == steps: break
+                opt.zero_grad(); loss = F.cross_entropy(net(x[i:i+10], task.t), y[i:i+10]); loss.backward(); opt.step(); done += 1
+                if done % 10 == 0: worst = max(worst, max(orthonormality(opt).values()))
+        sigma = min(torch.linalg.svdvals(as_tall(p.detach())).min().item() for g in opt.param_groups if g['stiefel'] for p in g['params'])
+        bound = opt.guard_rate()
+        rows.append(dict(form=form, worst=float(f'{worst:.3g}'), last=float(f'{max(orthonormality(opt).values()):.3g}'), sigma_min=round(sigma, 6), guard_bound=round(sum(bound.values())/len(bound), 4), loss=round(loss.item(), 3)))
+        print(rows[-1], flush=True)
+    return dict(benchmark='split_cifar', width=width, steps=steps, lr=lr, metric='euclidean', batch=10, rows=rows)
+
 if __name__ == '__main__':
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument('what', choices=['speed','cost','drift','all']); a.add_argument('--width', type=int, default=64); a.add_argument('--threads', type=int, default=1)
+    a.add_argument('what', choices=['speed','cost','drift','real','all']); a.add_argument('--width', type=int, default=64); a.add_argument('--threads', type=int, default=1)
     a.add_argument('--rounds', type=int, default=7); a.add_argument('--steps', type=int, default=10_000)
     a = a.parse_args()
     missing = [k for k,v in peer_versions().items() if v == 'missing']
@@ -249,3 +273,4 @@ if __name__ == '__main__':
         save(f'speed, width {w}, threads {t}', speed(w, t, a.rounds))
     if a.what in ('cost','all'): save('cost', cost())
     if a.what in ('drift','all'): drift(a.steps)
+    if a.what in ('real','all'): save('real training', real(min(a.width, 20)))
