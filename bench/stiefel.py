@@ -10,7 +10,7 @@ Writes results/bench/stiefel.json, section by section. Machines differ and are b
 which every competitor runs once. One thread is timed in CPU seconds, two in wall-clock seconds. Peers that are not installed
 (bench/requirements.txt) are left out and named.
 """
-import argparse, json, platform, statistics, sys, time
+import argparse, json, os, platform, statistics, sys, time
 from importlib.metadata import version, PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,7 +189,7 @@ def speed(width, threads, rounds, lr=1e-3):
     rate = {k: f/statistics.median(times[k]) for k,f in (('one product', 2*512*512*4608), ('ours, exact', flops))}
     to_fb,to_exact = ratios(times, 'forward + backward'),ratios(times, 'ours, exact')
     for k in sorted(to_fb, key=to_fb.get): print(f'{k:36s}{to_fb[k]:9.3f}{to_exact[k]:9.2f}', flush=True)
-    return dict(width=width, threads=threads, rounds=rounds, batch=10, kernels=len(ps), clock='cpu' if threads==1 else 'wall', relative_to_forward_backward=to_fb, relative_to_exact=to_exact,
+    return dict(width=width, threads=threads, rounds=rounds, batch=10, kernels=len(ps), clock='cpu' if threads==1 else 'wall', load=round(os.getloadavg()[0], 1), relative_to_forward_backward=to_fb, relative_to_exact=to_exact,
                 gflop_of_four_products=round(flops/1e9, 2), share_of_gemm_rate=round(rate['ours, exact']/rate['one product'], 3), peers=peer_versions())
 
 @torch.no_grad()
