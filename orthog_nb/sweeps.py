@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['one_run', 'grid', 'baseline_grid', 'free_device', 'work', 'stop_with', 'local', 'numbered', 'remote', 'same_version',
-           'tasks_learned', 'watch_logs', 'scatter', 'tune', 'plot_tuning', 'sweep', 'rated', 'summary']
+           'tasks_learned', 'watch_logs', 'scatter', 'tune', 'plot_tuning', 'sweep', 'rated', 'pm', 'summary']
 
 # %% ../nbs/13c_sweeps.ipynb #c8b52400
 import getpass, hashlib, json, os, platform, sys, tempfile, threading, time
@@ -212,7 +212,16 @@ def rated(job:Job, root, failed:dict, **kw)->Job:
         return job.resolve(root)
     except InputError as e: failed[job.command] = str(e); return job
 
-# %% ../nbs/13c_sweeps.ipynb #e86815f4
+# %% ../nbs/13c_sweeps.ipynb #ff8531c9
+def pm(
+    values, # one number a seed
+    digits:int=1,
+)->str: # '' where there is none
+    "Mean ± population std; the mean alone of a single value."
+    if not len(values): return ''
+    m,s = mean_std(values)
+    return f'{m:.{digits}f}' + (f' ± {s:.{digits}f}' if len(values) > 1 else '')
+
 def summary(
     jobs:list, # of `Job`
     results:list, # of `Result`, None where there is none
@@ -222,8 +231,7 @@ def summary(
     for j,r in zip(jobs, results): rows.setdefault((j.benchmark, j.label or j.method), []).append(r)
     lines = [('benchmark', 'row', 'seeds', 'accuracy %', 'forgetting', 'seconds')]
     for (b,label),rs in rows.items():
-        ok = [r for r in rs if r]
-        show = lambda name,k,digits: (lambda v: '{:.{d}f} ± {:.{d}f}'.format(*(k*x for x in mean_std(v)), d=digits) if v else '–')([v for r in ok if (v := getattr(r, name)) is not None])
-        lines.append((b, label, f'{len(ok)}/{len(rs)}', show('accuracy', 100, 1), show('forgetting', 1, 3), f'{sum(r.seconds for r in ok)/len(ok):.0f}' if ok else '–'))
+        ok = [r for r in rs if r]; fgt = [r.forgetting for r in ok if r.forgetting is not None]
+        lines.append((b, label, f'{len(ok)}/{len(rs)}', pm([100*r.accuracy for r in ok]) or '–', pm(fgt, 3) or '–', pm([mean_std([r.seconds for r in ok])[0]] if ok else [], 0) or '–'))
     widths = [max(map(len, c)) for c in zip(*lines)]
     return '\n'.join('  '.join(v.ljust(w) for v,w in zip(l, widths)).rstrip() for l in lines)
