@@ -18,7 +18,7 @@ import stiefel
 from stiefel import ratios, rounds_of, save
 from orthog_nb.core import as_tall, rand_stiefel
 from orthog_nb.cayley import exact_delta
-from orthog_nb.factors import FactoredSGD, cheapest, factors, middle_delta, rank_delta
+from orthog_nb.factors import FactoredSGD, factor_delta, pays
 from orthog_nb.models import resnet18
 from orthog_nb.optim import StiefelSGD, move_, orthonormality, stiefel_groups
 
@@ -38,13 +38,13 @@ def layers(rounds, lr=1e-3):
     table = []
     for n,p in ((256,256),(512,512),(1024,1024),(784,256),(4608,512)):
         for k in (1,2,4,10,16,32,64,128,256,512,1024):
-            if k > 2*p or (n == 4608 and k > 512): continue
+            if k > 2*p or (n == 4608 and k > 512): continue  # far beyond the crossing
             with torch.enable_grad():
                 exact,opt,x = linear(n, p, k, StiefelSGD, lr)
                 ours,opt2,_ = linear(n, p, k, FactoredSGD, lr)
             passes,dy,w = ours.weight.passes,torch.randn(k, p)/p**.5/k,ours.weight.detach().clone()
-            W,buffer,X,G = rand_stiefel(n, p).mT.contiguous(),torch.empty(p, n),as_tall(w).mT,as_tall(dy.mT @ x).mT; rank = cheapest(n, p, k) == 'rank'
-            B,E = factors(passes, w, rank) if passes else (None, None)
+            W,buffer,X,G = rand_stiefel(n, p).mT.contiguous(),torch.empty(p, n),as_tall(w).mT,as_tall(dy.mT @ x).mT
+            A,D = torch.randn(k, n)/n**.5,torch.randn(k, p)/p**.5/k; B,E = torch.cat([A, D @ X]),torch.cat([A @ X.mT, D])
             def fresh(opt, f=None):
                 opt.param_groups[0]['count'] = 0
                 for o in passes: o.kept['p'] = (ours.weight, ours.weight._version)  # as if forward and backward had just run
@@ -52,17 +52,17 @@ def layers(rounds, lr=1e-3):
             def sgd(): torch.mm(dy.mT, x, out=buffer); W.add_(buffer, alpha=-lr)
             def form_gradient(): L,R,_ = exact_delta(X, G, lr); move_(X, G, L, R)
             def form_factors():
-                L,R,rows,_ = rank_delta(X, B.clone(), E.clone(), lr, turn=False) if rank else middle_delta(X, B, E[k:], E[:k], lr)
-                move_(X, rows, L, R)
+                L,rows,_ = factor_delta(X, B.clone(), E.clone(), lr, turn=False); X.addmm_(L, rows)
             def step_gradient(): torch.mm(dy.mT, x, out=exact.weight.grad) if exact.weight.grad.shape == buffer.shape else None; fresh(opt)
             runs = {'plain SGD': sgd, 'form: p×p': form_gradient, 'step: p×p': step_gradient}
-            if passes: runs |= {'form: factors': form_factors, 'step: factors': lambda: fresh(opt2)}
+            if k <= p: runs['form: factors'] = form_factors
+            if passes: runs['step: factors'] = lambda: fresh(opt2)
             reps = {name: max(1, int(1e7/(n*p*p))) if 'p×p' in name else max(2, int((2e7 if name == 'plain SGD' else 8e6)/(n*p*k))) for name in runs}
             for f in runs.values(): f()
             times = rounds_of({name: (lambda f=f,r=reps[name]: [f() for _ in range(r)]) for name,f in runs.items()}, rounds, time.process_time)
             times = {name: [t/reps[name] for t in v] for name,v in times.items()}
-            row = dict(n=n, p=p, k=k, form=cheapest(n, p, k), **ratios(times, 'plain SGD'))
-            if passes: row |= {f'p×p ÷ factors, {what}': ratios(times, f'{what}: factors')[f'{what}: p×p'] for what in ('form','step')}
+            row = dict(n=n, p=p, k=k, form='factors' if pays(n, p, k) else 'gradient', **ratios(times, 'plain SGD'))
+            row |= {f'p×p ÷ factors, {what}': ratios(times, f'{what}: factors')[f'{what}: p×p'] for what in ('form','step') if f'{what}: factors' in runs}
             table.append(row); print(row, flush=True)
     return dict(rounds=rounds, relative_to='plain SGD that forms G', rows=table)
 
@@ -110,27 +110,35 @@ def drift(steps):
             rows.append(dict(n=n, p=p, k=k, lr_times_norm=size, steps=some, gradient=safely(StiefelSGD), factors=safely(FactoredSGD))); print(rows[-1], flush=True)
     return dict(dtype='float32', corrections=0, rows=rows)
 
-def run(seeds, rounds=1):
-    "orthog with memory and manifold on rotated digits, with both optimisers: the accuracy matrix and the steps a CPU second."
+def learn_digits(stream, cls, seed, tasks, nudge=0.):
+    "orthog with memory and manifold: R by rows, and steps a CPU second. `nudge` moves the first weights by so much, relatively."
     from orthog_nb import methods as mod
+    mod.StiefelSGD = cls
+    m = mod.Orthog(mod.build(stream.info, seed, projection=True), stream.info, mod.generators(seed), stiefel=True, lr=.1); mod.StiefelSGD = StiefelSGD
+    assert type(m.opt) is cls
+    with torch.no_grad():
+        for p in m.params: p.mul_(1 + nudge*torch.randn(p.shape, generator=torch.Generator().manual_seed(seed)))
+    R,spent,steps = [],0.,0
+    for t in range(tasks):
+        x,y = stream[t].train(); m.begin_task(t); m.model.train(); start = time.process_time()
+        for xb,yb in zip(x.split(10), y.split(10)): m.observe(xb, yb, t); steps += 1
+        spent += time.process_time()-start; m.end_task(t)
+        R.append([(m.predict(stream[j].test()[0], j).argmax(1) == stream[j].test()[1]).double().mean().item() for j in range(t+1)])
+    return R, steps/spent, steps, m
+
+def apart(R, S): return round(max(abs(a-b) for r,s in zip(R, S) for a,b in zip(r, s)), 6)
+
+def run(seed=0, tasks=3):
+    "Both optimisers on rotated digits, in float64 and float32; beside them the p×p form from weights moved by one rounding of float32."
     from orthog_nb.streams import rotated_digits
-    out = []
-    for seed in range(seeds):
-        stream = rotated_digits(seed=seed, tasks=5); R,rate = {},{}
-        for name,cls in (('p×p',StiefelSGD),('factors',FactoredSGD)):
-            mod.StiefelSGD = cls; torch.manual_seed(seed)
-            m = mod.Orthog(mod.build(stream.info, seed, projection=True), stream.info, mod.generators(seed), stiefel=True, lr=.1); m.opt.__class__ is cls or sys.exit('not that optimiser')
-            spent,steps,R[name] = 0.,0,[]
-            for t in range(5):
-                x,y = stream[t].train(); m.begin_task(t); m.model.train(); start = time.process_time()
-                for xb,yb in zip(x.split(10), y.split(10)): m.observe(xb, yb, t); steps += 1
-                spent += time.process_time()-start; m.end_task(t)
-                R[name].append([(m.predict(stream[j].test()[0], j).argmax(1) == stream[j].test()[1]).double().mean().item() for j in range(t+1)])
-            rate[name] = steps/spent
-            if name == 'factors': forms = m.opt.routing()
-        mod.StiefelSGD = StiefelSGD
-        apart = max(abs(a-b) for r,s in zip(*R.values()) for a,b in zip(r, s))
-        out.append(dict(seed=seed, steps=steps, speedup=round(rate['factors']/rate['p×p'], 2), steps_per_cpu_second={k: round(v) for k,v in rate.items()}, largest_difference_in_R=apart, last_row={k: [round(a, 4) for a in v[-1]] for k,v in R.items()}, forms=forms)); print(out[-1], flush=True)
+    stream,out = rotated_digits(seed=seed, tasks=5),{}
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype); some = tasks if dtype == torch.float32 else 2
+        R,rate,steps,_ = learn_digits(stream, StiefelSGD, seed, some); S,rate2,_,m = learn_digits(stream, FactoredSGD, seed, some)
+        row = dict(steps=steps, tasks=some, speedup=round(rate2/rate, 2), steps_per_cpu_second={'p×p': round(rate), 'factors': round(rate2)}, largest_difference_in_R=apart(R, S), forms=m.opt.routing())
+        if dtype == torch.float32: row['largest_difference_in_R_after_one_rounding'] = apart(R, learn_digits(stream, StiefelSGD, seed, some, 6e-8)[0])
+        out[str(dtype).removeprefix('torch.')] = row; print(row, flush=True)
+    torch.set_default_dtype(torch.float32)
     return out
 
 if __name__ == '__main__':
@@ -140,4 +148,4 @@ if __name__ == '__main__':
     if a.what in ('layers','all'): save('layers', layers(a.rounds))
     if a.what in ('resnet','all'): save('resnet', [resnet(64, [1], a.rounds), resnet(64, [10], a.rounds), resnet(64, [32], 3), resnet(64, [5,10], a.rounds, metric='euclidean'), resnet(20, [10], a.rounds), resnet(20, [5,10], a.rounds, metric='euclidean')])
     if a.what in ('drift','all'): save('drift', drift(a.steps))
-    if a.what in ('run','all'): save('run', run(1))
+    if a.what in ('run','all'): save('run', run())

@@ -5,7 +5,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from orthog_nb.core import InputError, as_tall, generator, rand_stiefel
 from orthog_nb.cayley import cayley_exact
-from orthog_nb.factors import Factored, FactoredSGD, cayley_factors, cheapest, costs
+from orthog_nb.factors import Factored, FactoredSGD, cayley_factors, costs, pays
 from orthog_nb.optim import StiefelSGD, orthonormality, stiefel_groups
 
 torch.set_num_threads(1)
@@ -44,7 +44,7 @@ def train(model, opt, steps=4, seed=0, dtype=torch.float64, passes=1, between=la
 def close(a, b, tol=1e-12):
     for (k,v),u in zip(a.state_dict().items(), b.state_dict().values()): torch.testing.assert_close(v, u, atol=tol, rtol=tol, msg=lambda m: f'{k}: {m}')
 
-def kept(opt): return sum(f.startswith(('rank','middle')) for f in opt.routing().values())
+def kept(opt): return sum(f.startswith('factors') for f in opt.routing().values())
 
 @pytest.mark.parametrize('kwargs', [{}, dict(metric='euclidean'), dict(guard=.01), dict(metric='euclidean', guard=.01), dict(maximize=True), dict(renorm_every=2), dict(lr=5.), dict(weight_decay=.1)])
 @pytest.mark.parametrize('passes', [1, 2])
@@ -54,15 +54,14 @@ def test_same_training(kwargs, passes):
     assert kept(q) >= 3 and max(orthonormality(n).values()) < 1e-10
     assert o.guard_rate() == q.guard_rate()
 
-def test_every_form_is_used():
-    "Small batches use the rank form, larger ones the middle one, the largest the gradient."
-    seen = set()
-    for size in (1, 72, 400):
+def test_the_count_decides():
+    "Small batches are stepped from factors, large ones from the gradient; several passes are counted together."
+    for sizes,form in (((1,), 'factors, 1 rows'), ((400,), 'gradient: 400 rows'), ((20,20), 'factors, 40 rows'), ((40,300), 'gradient: a part was formed')):
         (m,o),(n,q) = pair(net=nn.Sequential(nn.Flatten(), nn.Linear(192, 96), nn.ReLU(), nn.Linear(96, 3)))
-        x,y = batch(0, size)
-        for model,opt in ((m,o),(n,q)): F.cross_entropy(model(x), y).backward(); opt.step()
-        close(m, n); seen |= {f.split(',')[0].split(':')[0] for f in q.routing().values()}
-    assert seen == {'rank','middle','gradient'}
+        for model,opt in ((m,o),(n,q)):
+            for i,size in enumerate(sizes): x,y = batch(i, size); F.cross_entropy(model(x), y).backward()
+            opt.step()
+        close(m, n); assert q.routing()['1.weight'] == form
 
 def test_float32_is_as_near_to_float64():
     "Both forms in float32 beside the same training in float64: rounding moves them equally far."
@@ -74,7 +73,7 @@ def test_float32_is_as_near_to_float64():
 def test_bfloat16_weights():
     torch.manual_seed(0); net = nn.Sequential(nn.Linear(40, 32), nn.ReLU(), nn.Linear(32, 3)).bfloat16(); opt = FactoredSGD(stiefel_groups(net), .05, off_manifold='project')
     for i in range(30): opt.zero_grad(); net(torch.randn(4, 40).bfloat16()).float().square().sum().backward(); opt.step()
-    assert 'rank' in opt.routing()['0.weight'] and 'rest' in opt.state[net[0].weight] and max(orthonormality(net).values()) < .05
+    assert 'factors' in opt.routing()['0.weight'] and 'rest' in opt.state[net[0].weight] and max(orthonormality(net).values()) < .05
 
 def test_channels_last_and_device_moves():
     (m,o),(n,q) = pair(); n.to(memory_format=torch.channels_last); n.to('cpu', torch.float64)
@@ -116,7 +115,7 @@ def test_weight_used_elsewhere_too():
                 opt.zero_grad(); h = model[2](model[2](model[0](x))); l = F.cross_entropy(model[3](h), y)
                 if extra: l = l + (model[2].weight @ h.mT).square().sum()*.01
                 l.backward(); opt.step()
-        close(m, n); assert q.routing()['2.weight'] == ('gradient: a part was formed' if extra else 'rank, 6 rows')
+        close(m, n); assert q.routing()['2.weight'] == ('gradient: a part was formed' if extra else 'factors, 6 rows')
 
 def test_hooks_on_the_weight_still_run():
     calls = []; (m,o),(n,q) = pair()
@@ -211,6 +210,23 @@ def test_autocast_goes_the_ordinary_way():
     with torch.autocast('cpu', torch.float16): n(torch.randn(2, 50)).float().sum().backward()
     q.step(); assert q.routing()['0.weight'] == 'gradient: mixed precision'
 
+def test_compiled_graphs_go_the_ordinary_way():
+    (m,o),(n,q) = pair(net=nn.Sequential(nn.Linear(50, 40), nn.Linear(40, 3))); x = torch.randn(2, 50, dtype=torch.float64)
+    for model,opt in ((m,o),(torch.compile(n, backend='aot_eager'),q)):
+        for _ in range(2): opt.zero_grad(); model(x).square().sum().backward(); opt.step()
+    close(m, n); assert q.routing() == {'0.weight': 'gradient: formed by autograd'}
+
+def test_distributed_data_parallel_forms_gradients(tmp_path):
+    dist = pytest.importorskip('torch.distributed')
+    if not dist.is_available() or not dist.is_gloo_available(): pytest.skip('torch was built without gloo')
+    dist.init_process_group('gloo', init_method=f'file://{tmp_path}/store', rank=0, world_size=1)
+    try:
+        (m,o),(n,q) = pair(net=nn.Sequential(nn.Linear(50, 40), nn.Linear(40, 3))); x = torch.randn(2, 50, dtype=torch.float64)
+        for model,opt in ((m,o),(nn.parallel.DistributedDataParallel(n),q)):
+            for _ in range(3): opt.zero_grad(); model(x).square().sum().backward(); opt.step()
+        close(m, n); assert q.routing() == {'0.weight': 'gradient: distributed'}
+    finally: dist.destroy_process_group()
+
 # ---- bad input
 
 @pytest.mark.parametrize('what', ['input','loss'])
@@ -240,7 +256,7 @@ def test_changed_weight_is_noticed():
     (m,o),(n,q) = pair(net=Net(inplace=False)); V = as_tall(rand_stiefel(48, 48, dtype=torch.float64), like=m.a.weight)
     def swap(model):
         with torch.no_grad(): model.a.weight.copy_(V)
-    train(m, o, 2, between=swap); train(n, q, 2, between=swap); close(m, n); assert 'rank' in q.routing()['a.weight']
+    train(m, o, 2, between=swap); train(n, q, 2, between=swap); close(m, n); assert 'factors' in q.routing()['a.weight']
 
 def test_badly_scaled_factors():
     "Inputs of size 1e4 and gradients of 1e-8, and the reverse, in float32."
@@ -275,19 +291,16 @@ def test_meta_device_takes_a_step():
 
 # ---- the function
 
-@pytest.mark.parametrize('form', ['rank','middle'])
-def test_drift_is_no_worse_than_the_gradient_form(form):
+def test_drift_is_no_worse_than_the_gradient_form():
     "Float32, ordinary and huge steps, tall and square, without corrections."
     for n,p in ((120,20),(32,32)):
         for tau in (.02, 2.):
             g = generator(1, 'drift'); W = rand_stiefel(n, p, generator=g); V = W.clone(); off = lambda W: (W.double().T@W.double() - torch.eye(p, dtype=torch.double)).norm().item()
             for _ in range(300):
                 A,D = torch.randn(4, n, generator=g),torch.randn(4, p, generator=g)/4
-                W,V = cayley_factors(W, A, D, tau, form=form),cayley_exact(V, A.T@D, tau)
+                W,V = cayley_factors(W, A, D, tau),cayley_exact(V, A.T@D, tau)
             assert off(W) < 3*off(V) + 1e-5
 
-def test_counts_choose_by_rows():
-    for n,p in ((784,256),(512,512),(4608,512)):
-        forms = [cheapest(n, p, k) for k in (1, 10, p//3, p, 3*p)]
-        assert forms[:3] == ['rank']*3 and forms[3] == 'middle' and forms[4] == 'gradient'
-    assert costs(1024, 1024, 32)['rank'] < costs(1024, 1024, 32)['gradient']/20
+def test_counts():
+    for n,p in ((784,256),(512,512),(4608,512)): assert [pays(n, p, k) for k in (1, 10, p//3, p)] == [True, True, True, False]
+    a,b = costs(1024, 1024, 32); assert a < b/20
