@@ -289,6 +289,24 @@ def test_another_optimiser_can_take_over():
 def test_meta_device_takes_a_step():
     net = nn.Sequential(nn.Linear(50, 40), nn.Linear(40, 3)).to('meta'); opt = FactoredSGD(stiefel_groups(net), .1); net(torch.empty(2, 50, device='meta')).sum().backward(); opt.step(); assert kept(opt) == 1
 
+def test_orthog_learns_the_same(monkeypatch):
+    "Two passes a step, projection, memory; a watcher reads gradients, so they are formed."
+    from orthog_nb import methods as mod
+    from orthog_nb.streams import permuted_digits
+    info = permuted_digits(tasks=2).info; torch.set_default_dtype(torch.float64)
+    try:
+        for watch in (None, lambda *a: None):
+            ends = []
+            for cls in (StiefelSGD, FactoredSGD):
+                monkeypatch.setattr(mod, 'StiefelSGD', cls); g = generator(0, 'images')
+                m = mod.Orthog(mod.build(info, width=64, projection=True), info, mod.generators(0), stiefel=True, lr=.1); m.watch = watch
+                for t in (0, 1):
+                    for _ in range(3): m.observe(torch.randint(0, 256, (10,1,28,28), dtype=torch.uint8, generator=g), torch.randint(0, 10, (10,), generator=g), t)
+                    m.end_task(t)
+                ends.append(m.model); assert type(m.opt) is cls
+            close(*ends, 1e-11); assert kept(m.opt) == (0 if watch else 2)
+    finally: torch.set_default_dtype(torch.float32)
+
 # ---- the function
 
 def test_drift_is_no_worse_than_the_gradient_form():
@@ -300,6 +318,13 @@ def test_drift_is_no_worse_than_the_gradient_form():
                 A,D = torch.randn(4, n, generator=g),torch.randn(4, p, generator=g)/4
                 W,V = cayley_factors(W, A, D, tau),cayley_exact(V, A.T@D, tau)
             assert off(W) < 3*off(V) + 1e-5
+
+def test_short_steps_of_square_weights_do_not_pile_up():
+    "A loss that is constant on the manifold pushes straight out of it, step after step: the worst case for a step that uses A as it is."
+    for sign in (1, -1):
+        torch.manual_seed(0); layer = nn.Linear(64, 64, bias=False); layer.weight.data.copy_(rand_stiefel(64, 64)); opt = FactoredSGD([('w', layer.weight)], .0099); x = torch.randn(4, 64); x /= x.norm()
+        for _ in range(349): opt.zero_grad(); (sign*layer(x).square().sum()/2).backward(); opt.step()
+        assert orthonormality(opt)['w'] < 1e-5 and opt.routing() == {'w': 'factors, 4 rows'}
 
 def test_counts():
     for n,p in ((784,256),(512,512),(4608,512)): assert [pays(n, p, k) for k in (1, 10, p//3, p)] == [True, True, True, False]
