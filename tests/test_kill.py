@@ -13,8 +13,8 @@ def start(root, method, kind):
     return p
 
 def finish(p):
-    out,err = p.communicate(timeout=300)
-    assert p.returncode == 0, err
+    out = p.stdout.read()  # not communicate(): it would lose what readline has buffered
+    assert p.wait() == 0, p.stderr.read()
     return json.loads(out)
 
 def kill_until_done(root, method, kind, kills, rng, longest):
