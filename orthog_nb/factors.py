@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['get_grad', 'set_grad', 'factor_delta', 'cayley_factors', 'costs', 'pays', 'Pass', 'as_rows', 'input_rows',
-           'fold_rows', 'factors', 'layer_grads', 'adds_to_grad', 'Tap', 'Factored', 'mixed', 'tapped', 'FactoredSGD',
-           'check_factors']
+           'fold_rows', 'factors', 'layer_grads', 'adds_to_grad', 'Tap', 'Factored', 'mixed', 'rows_of', 'tapped',
+           'FactoredSGD', 'check_factors']
 
-# %% ../nbs/04b_factors.ipynb #5f89da56
+# %% ../nbs/04b_factors.ipynb #66cec8b6
+import math
 from inspect import unwrap
 import torch, torch.nn.functional as F
 from torch import nn, Tensor
@@ -191,10 +192,15 @@ class Factored(nn.Parameter):
             return func(*args, **(kwargs or {}))
     def __reduce_ex__(self, proto): return nn.Parameter(self.data, self.requires_grad).__reduce_ex__(proto)  # files hold ordinary parameters
 
-# %% ../nbs/04b_factors.ipynb #f47d0bce
+# %% ../nbs/04b_factors.ipynb #bcc33d52
 def mixed(device:str)->bool:
     "Is autocast on for this kind of device?"
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+def rows_of(x:Tensor, w:Tensor, conv)->int:
+    "How many rows a call multiplies with its weight: batch × output positions."
+    if conv is None: return x.numel()//x.shape[-1]
+    return len(x)*math.prod((a + 2*p - d*(k-1) - 1)//t + 1 for a,k,t,p,d in zip(x.shape[2:], w.shape[2:], *conv))
 
 def tapped(func, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     "The arguments of `Tap` for a call, or None if it has to go the ordinary way."
@@ -206,6 +212,7 @@ def tapped(func, input, weight, bias=None, stride=1, padding=0, dilation=1, grou
     elif func is F.conv2d and conv is None: why = f'padding {padding!r}'
     elif func is F.conv2d and input.ndim != 4: why = 'no batch dimension'
     elif type(input) not in (Tensor, nn.Parameter) or input.dtype != weight.dtype or mixed(input.device.type): why = 'mixed precision'
+    elif not pays(*as_tall(weight).shape, rows_of(input, weight, conv), weight.c): why = f'{rows_of(input, weight, conv)} rows'
     if why: weight.why = why
     return None if why else (input, weight, bias, conv)
 
