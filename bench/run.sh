@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# make bench: every speed benchmark beside its peers, in an environment of its own (.venv-bench), so that the peers never meet the package's pins.
+set -eu
+cd "$(dirname "$0")/.."
+if [ ! -e .venv-bench/.installed ]; then
+  echo "Creating .venv-bench with the peers of bench/requirements.txt ..."
+  python3 -m venv .venv-bench
+  .venv-bench/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel
+  .venv-bench/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e . -r bench/requirements.txt
+  touch .venv-bench/.installed
+fi
+for b in projection streams loop sweep; do echo "== $b"; .venv-bench/bin/python bench/$b.py; done
+for b in stiefel factors; do echo "== $b"; .venv-bench/bin/python bench/$b.py all; done
