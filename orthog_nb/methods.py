@@ -24,13 +24,12 @@ def build(
     width:int=None, # of the network; None: the paper's (MLP 256, ResNet 64)
     projection:bool=False, # give each task its subspace
     basis:str='axes', # 'axes' (authors' code) or 'random' (paper)
-    init:str='uniform', # 'uniform' or 'orthonormal': the ResNet's kernels
+    init:str=None, # kernels: 'uniform' or 'orthonormal'; None: the authors' choice, orthonormal for the MLP, uniform for the ResNet
     dropout:float=0., # on the last features, in training
 )->nn.Module: # a `Net`
     "The network for a stream, with or without subspaces."
-    if init not in ('uniform','orthonormal'): raise InputError(f"init={init!r} is not known; use 'uniform' or 'orthonormal'")
-    kw = {} if info.shape[0]==1 else dict(orthonormal=init=='orthonormal')
-    net = model_for(info, width=width, generator=generator(seed, 'init'), **kw)
+    if init not in (None,'uniform','orthonormal'): raise InputError(f"init={init!r} is not known; use None, 'uniform' or 'orthonormal'")
+    net = model_for(info, width=width, generator=generator(seed, 'init'), orthonormal=None if init is None else init=='orthonormal')
     if projection: net.subspaces = Subspaces(net.dim, info.tasks, basis, seed)
     if dropout: net.head = nn.Sequential(nn.Dropout(dropout), net.head)
     return net
