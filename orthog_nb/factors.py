@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['get_grad', 'set_grad', 'factor_delta', 'cayley_factors', 'costs', 'pays', 'Pass', 'as_rows', 'input_rows',
            'fold_rows', 'factors', 'layer_grads', 'adds_to_grad', 'Tap', 'Factored', 'mixed', 'rows_of', 'tapped',
-           'FactoredSGD', 'check_factors']
+           'peek_grad', 'FactoredSGD', 'check_factors']
 
 # %% ../nbs/04b_factors.ipynb #66cec8b6
 import math
@@ -235,6 +235,13 @@ def form_grad(self:Factored, why:str=''):
             o.check(); self.why = why
             G = layer_grads(o.get('dy'), o.get('x'), self, o.conv, [False, True, False])[1]
             self.grad = G if self.grad is None else self.grad + G
+
+def peek_grad(
+    p:Tensor, # a parameter
+)->Tensor: # its gradient; None where there is none
+    "The gradient of a weight without using up its factors: looking on does not change the step."
+    if type(p) is not Factored or not p.passes: return p.grad
+    return sum(layer_grads(o.get('dy'), o.get('x'), p.detach(), o.conv, [False, True, False])[1] for o in p.passes)
 
 # %% ../nbs/04b_factors.ipynb #c2684e35
 class FactoredSGD(StiefelSGD):

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from fastcore.basics import patch, store_attr
 from .core import InputError, generator
 from .projection import Subspaces
-from .optim import StiefelSGD, stiefel_groups
+from .optim import stiefel_groups
+from .factors import FactoredSGD, peek_grad
 from .memory import RingMemory
 from .models import model_for
 
@@ -43,7 +44,7 @@ class Method:
         store_attr()
         if lr_decay not in (None, 'per_task'): raise InputError(f"lr_decay={lr_decay!r} is not known; use None or 'per_task'")
         self.params = [p for p in model.parameters() if p.requires_grad]
-        self.opt = (StiefelSGD(stiefel_groups(model), lr, metric=metric, retraction=retraction, guard=guard) if stiefel
+        self.opt = (FactoredSGD(stiefel_groups(model), lr, metric=metric, retraction=retraction, guard=guard) if stiefel
                     else torch.optim.SGD(self.params, lr))
 
 # %% ../nbs/09_methods.ipynb #b8739657
@@ -200,10 +201,10 @@ def observe(self:Orthog, x, y, t):
     self.opt.zero_grad()
     past = self.memory is not None and len(self.memory.tasks) > 0
     if past: self.replayed()
-    before = [p.grad.clone() for p in self.params] if past and self.watch else None
+    before = [peek_grad(p).clone() for p in self.params] if past and self.watch else None
     loss = self.loss(x, y, t)
     loss.backward()
-    if before: self.watch(t, [p.grad-b for p,b in zip(self.params, before)], before)
+    if before: self.watch(t, [peek_grad(p)-b for p,b in zip(self.params, before)], before)
     self.opt.step()
     if self.memory is not None: self.memory.add(x, y, t)
     return loss.detach()

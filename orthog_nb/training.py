@@ -279,7 +279,7 @@ def learn(
     device='auto', # 'auto', 'cpu', 'cuda', …
     batch:int=10, epochs:int=1, # the paper's protocol: 10 and 1
     root=None, # folder for checkpoints and result; None: keep nothing
-    every:int=2000, # steps between checkpoints (there is one after each task, too)
+    save_every:int=2000, # steps between checkpoints (there is one after each task, too)
     watch=(), # watchers, called with the gradients of the current and the past task
     log=None, # called with a dict after each task
     keep=None, # file for the finished learner, see `reload`
@@ -295,7 +295,7 @@ def learn(
     with torch.random.fork_rng(), run_lock(root, config) as folder:
         set_seed(seed)
         run = Run(stream, config, default_device(device) if isinstance(device, str) else device, watch if isinstance(watch, (list,tuple)) else [watch], quiet)
-        result = drive(run, folder, every, log, preset)
+        result = drive(run, folder, save_every, log, preset)
         if keep: save_state(keep, dict(config=json.dumps(config), info=info_state(stream), method=run.method.state_dict()))
     if done is not None: result.save(done)
     return result

@@ -14,5 +14,5 @@ if __name__ == '__main__':
     torch.set_num_threads(1)
     s = stream()
     print('ready', flush=True)
-    r = learn(s, sys.argv[2], root=sys.argv[1], every=5, quiet=True, **({'mnist': {}, 'all': dict(replay=True, stiefel=True, init='orthonormal')}[sys.argv[3]]))
+    r = learn(s, sys.argv[2], root=sys.argv[1], save_every=5, quiet=True, **({'mnist': {}, 'all': dict(replay=True, stiefel=True, init='orthonormal')}[sys.argv[3]]))
     print(json.dumps(r.R), flush=True)
