@@ -82,9 +82,7 @@ def observe(self:AGEM, x, y, t):
 def reference(self:AGEM)->list:
     "The gradient of a draw from all past tasks."
     self.loss(*self.memory.sample(self.replay_batch, self.gens['memory'])).backward()
-    ref = [p.grad for p in self.params]
-    self.opt.zero_grad()
-    return ref
+    return self.put_aside()
 
 @patch
 def correct(self:AGEM, t, grads, ref):
