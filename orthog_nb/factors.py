@@ -9,6 +9,7 @@ __all__ = ['get_grad', 'set_grad', 'factor_delta', 'cayley_factors', 'costs', 'p
 
 # %% ../nbs/04b_factors.ipynb #66cec8b6
 import math
+from functools import reduce
 from inspect import unwrap
 import torch, torch.nn.functional as F
 from torch import nn, Tensor
@@ -236,12 +237,16 @@ def form_grad(self:Factored, why:str=''):
             G = layer_grads(o.get('dy'), o.get('x'), self, o.conv, [False, True, False])[1]
             self.grad = G if self.grad is None else self.grad + G
 
+@torch.no_grad()
 def peek_grad(
     p:Tensor, # a parameter
-)->Tensor: # its gradient; None where there is none
+    since:int=0, # leave out so many of its factors
+)->Tensor: # None where there is none
     "The gradient of a weight without using up its factors: looking on does not change the step."
-    if type(p) is not Factored or not p.passes: return p.grad
-    return sum(layer_grads(o.get('dy'), o.get('x'), p.detach(), o.conv, [False, True, False])[1] for o in p.passes)
+    if type(p) is not Factored: return p.grad
+    with torch._C.DisableTorchFunctionSubclass(): parts = [] if p.grad is None else [p.grad]
+    parts += [layer_grads(o.get('dy'), o.get('x'), p.detach(), o.conv, [False, True, False])[1] for o in (p.passes or [])[since:]]
+    return reduce(torch.add, parts) if parts else None
 
 # %% ../nbs/04b_factors.ipynb #c2684e35
 class FactoredSGD(StiefelSGD):

@@ -14,7 +14,7 @@ from fastcore.basics import patch, store_attr
 from .core import InputError, generator
 from .projection import Subspaces
 from .optim import stiefel_groups
-from .factors import FactoredSGD, peek_grad
+from .factors import Factored, FactoredSGD, peek_grad
 from .memory import RingMemory
 from .models import model_for
 
@@ -70,6 +70,24 @@ def observe(self:Method, x, y, t)->Tensor:
 def end_task(self:Method, t:int, task=None):
     "Task `t` is over: what was kept of it may be replayed from now on."
     if self.memory is not None: self.memory.end_task(t)
+
+# %% ../nbs/09_methods.ipynb #782a6d30
+@patch
+def put_aside(self:Method)->list: # of (gradient, factors kept; None for an ordinary parameter)
+    "The gradients so far: ordinary ones are taken out of `.grad`, factors stay for the step."
+    kept = [len(p.passes) if isinstance(p, Factored) else None for p in self.params]
+    past = [(G.clone() if n==0 else G, n) for G,n in ((peek_grad(p), n) for p,n in zip(self.params, kept))]
+    for p,n in zip(self.params, kept):
+        if n is None: p.grad = None
+    return past
+
+@patch
+def show(self:Method, t:int, past:list):
+    "Let the watchers see both gradients, then leave their sum for the step."
+    now = [peek_grad(p, n or 0) for p,(_,n) in zip(self.params, past)]
+    self.watch(t, [g-b if n==0 else g for g,(b,n) in zip(now, past)], [b for b,_ in past])
+    both = [(g, b) for g,(b,n) in zip(now, past) if n is None]
+    torch._foreach_add_(*map(list, zip(*both)))
 
 # %% ../nbs/09_methods.ipynb #46aa6657
 @patch
@@ -155,9 +173,11 @@ class ERRing(Method):
 @patch
 def observe(self:ERRing, x, y, t):
     "One step on the joined batch, then remember."
-    xs,ys,ts = self.joined(x, y, t)
-    if self.separate and len(xs) > len(x): loss = self.two_steps(xs, ys, ts, len(x))
-    else: loss = Method.observe(self, xs, ys, ts)
+    xs,ys,ts = self.joined(x, y, t); n = len(x)
+    if self.separate and len(xs) > n: loss = self.two_steps(xs, ys, ts, n)
+    else:
+        if self.watch and len(xs) > n: self.watch(t, lambda: self.apart(xs, ys, ts, n))
+        loss = Method.observe(self, xs, ys, ts)
     self.memory.add(x, y, t)
     return loss
 
@@ -173,11 +193,26 @@ def two_steps(self:ERRing, xs, ys, ts, n:int):
     "Two passes, one update: memory first, then the current batch, as orthog does."
     self.opt.zero_grad()
     self.loss(xs[n:], ys[n:], ts[n:]).backward()
+    past = self.put_aside() if self.watch else None
     loss = self.loss(xs[:n], ys[:n], ts[:n])
-    loss.backward(); self.opt.step()
+    loss.backward()
+    if past: self.show(int(ts[0]), past)
+    self.opt.step()
     return loss.detach()
 
 methods['er_ring'] = ERRing
+
+# %% ../nbs/09_methods.ipynb #632a9134
+@patch
+def apart(self:ERRing, xs, ys, ts, n:int)->tuple: # gradients of the first n examples, and of the others
+    "The two gradients inside a joined batch; nothing of the learner changes."
+    held = [b.clone() for b in self.model.buffers()]
+    with torch.random.fork_rng():
+        z = self.model(xs, ts)
+        losses = F.cross_entropy(z[:n], ys[:n]), F.cross_entropy(z[n:], ys[n:])
+        grads = tuple(torch.autograd.grad(l, self.params, retain_graph=True) for l in losses)
+    for b,h in zip(self.model.buffers(), held): b.copy_(h)
+    return grads
 
 # %% ../nbs/09_methods.ipynb #cc72f26c
 deep = dict(memory=1, replay=True, projection=True, stiefel=True, init='orthonormal', metric='euclidean', lr_decay='per_task')
@@ -201,10 +236,10 @@ def observe(self:Orthog, x, y, t):
     self.opt.zero_grad()
     past = self.memory is not None and len(self.memory.tasks) > 0
     if past: self.replayed()
-    before = [peek_grad(p).clone() for p in self.params] if past and self.watch else None
+    before = self.put_aside() if past and self.watch else None
     loss = self.loss(x, y, t)
     loss.backward()
-    if before: self.watch(t, [peek_grad(p)-b for p,b in zip(self.params, before)], before)
+    if before: self.show(t, before)
     self.opt.step()
     if self.memory is not None: self.memory.add(x, y, t)
     return loss.detach()

@@ -179,12 +179,23 @@ class Run:
         cls,seed,hp = methods[config['method']],config['seed'],{k: config[k] for k in known_settings(config['method'])}
         build_hp = {k: hp.pop(k) for k in inspect.signature(build).parameters if k in hp}
         self.method = cls(build(stream.info, seed, **build_hp).to(device), stream.info, generators(seed), **hp)
-        if self.watch: self.method.watch = lambda t,now,past: [w(t, self.step, now, past) for w in self.watch]
+        if any(map(callable, self.watch)): self.method.watch = self.seen
+        for w in self.watch: hasattr(w, 'begin') and w.begin(self.method)
 
     @property
     def lessons(self): return 1 if self.method.joint else len(self.stream)
     @property
     def t(self): return len(self.stream)-1 if self.method.joint else self.i
+
+# %% ../nbs/12_training.ipynb #f6f7fbd2
+@patch
+def seen(self:Run, t, now, past=None):
+    "Pass two gradients on to the watchers; a function that makes them is called if one of them wants to look."
+    eyes = [w for w in self.watch if callable(w)]
+    if callable(now):
+        eyes = [w for w in eyes if self.step % getattr(w, 'every', 1) == 0]
+        if eyes: now,past = now()
+    for w in eyes: w(t, self.step, now, past)
 
 # %% ../nbs/12_training.ipynb #cd8a5529
 @patch
