@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['style', 'legend', 'Line', 'lines_of', 'resolved', 'listed', 'compare', 'paired', 'with_error', 'claims', 'labelled',
-           'contrasts', 'cost', 'figure_curves', 'figure_matrices', 'figure_bars', 'figure_cost', 'changes', 'steps',
-           'figure_waterfall', 'waterfall_panel', 'figures', 'report', 'save_figure', 'orthog_report']
+           'contrasts', 'cost', 'curves', 'figure_curves', 'figure_matrices', 'figure_bars', 'cost_panels',
+           'figure_cost', 'figure_overview', 'changes', 'steps', 'figure_waterfall', 'waterfall_panel', 'figures',
+           'report', 'save_figure', 'orthog_report']
 
 # %% ../nbs/14b_report.ipynb #d6438aec
 import base64, html, io, math
@@ -169,13 +170,16 @@ def cost(
         'peak MB': mean(l, 'peak_bytes', 1e-6), 'held beside the weights': held(l), 'device': listed(r.device for r in l.done)} for l in lines_of(preset, benchmark, root)])
 
 # %% ../nbs/14b_report.ipynb #32bf4282
-def figure_curves(lines:list):
-    "Accuracy over the tasks seen so far."
-    fig,ax = subplots(w=4.6, h=2.8)
+def curves(ax, lines:list):
+    "Accuracy over the tasks seen so far; multitask, which sees all at once, as a line."
     plot_accuracy({l.label: [r.R for r in l.done] for l in lines if l.done and l.label != 'multitask'}, ax)
     for l in lines:
         if l.label=='multitask' and l.done: ax.axhline(mean_std(l.values('accuracy'))[0], ls=':', color='k', lw=1, label=l.label)
-    ax.legend(loc='center left', bbox_to_anchor=(1,.5))
+
+def figure_curves(lines:list):
+    "Accuracy over the tasks seen so far."
+    fig,ax = subplots(w=4.6, h=2.8)
+    curves(ax, lines); ax.legend(loc='center left', bbox_to_anchor=(1,.5))
     return fig
 
 def figure_matrices(lines:list):
@@ -198,17 +202,26 @@ def figure_bars(lines:list):
     return fig
 
 # %% ../nbs/14b_report.ipynb #f1462279
-def figure_cost(lines:list):
+def cost_panels(axs, lines:list):
     "Accuracy against time, and against the bytes held beside the weights."
-    lines = [l for l in lines if l.done]
-    fig,axs = subplots(1, 2, w=3.4, h=2.6, sharey=True)
-    what = {'seconds of one run (log)': lambda l: min(l.values('seconds')), 'kB held beside the weights': lambda l: sum(l.done[0].bytes.values())/1e3}
+    what = {'seconds of the fastest run': lambda l: min(l.values('seconds')), 'kB held beside the weights': lambda l: sum(l.done[0].bytes.values())/1e3}
     for ax,(label,x) in zip(axs, what.items()):
         for i,l in enumerate(lines):
             m,s = mean_std(l.values('accuracy', 100)); ax.errorbar(x(l), m, s, fmt='o', ms=4, color=colors[i%8])
             ax.annotate(l.label, (x(l), m), xytext=(4,3), textcoords='offset points', fontsize=7)
-        ax.set(xlabel=label); ax.margins(x=.25)
-    axs[0].set_xscale('log'); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5); axs[0].set_ylabel('accuracy, %')
+        ax.set(xlabel=label, ylabel='accuracy, %'); ax.margins(x=.25)
+    axs[0].set_xscale('log'); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5)
+
+def figure_cost(lines:list):
+    "Accuracy against what it costs."
+    fig,axs = subplots(1, 2, w=3.4, h=2.6)
+    cost_panels(axs, [l for l in lines if l.done])
+    return fig
+
+def figure_overview(lines:list):
+    "Accuracy over the tasks, and against what it costs, in one row."
+    fig,axs = subplots(1, 3, w=3.2, h=2.8)
+    curves(axs[0], lines); axs[0].legend(fontsize=6, loc='lower left'); cost_panels(axs[1:], [l for l in lines if l.done])
     return fig
 
 # %% ../nbs/14b_report.ipynb #2e298cd1
@@ -291,7 +304,7 @@ def save_figure(fig, out:Path, name:str, caption:str, alt:str)->str: # HTML
 
 @command
 def orthog_report(
-    preset:str='table1_mnist,table1_cifar,table1_cifar_full,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall', # presets, separated by commas
+    preset:str='table1_mnist,table1_released,table1_cifar,table1_cifar_full,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall', # presets, separated by commas
     root:str='.', # results are in its folder results/runs
     out:str='report', # folder to write
 ):
