@@ -48,6 +48,7 @@ def rows_of(methods:str)->list: return [row(m) for m in methods.split()]
 presets = dict(
     demo=[part('permuted_digits rotated_digits', rows_of('finetune er_ring orthog'), 1)],
     table1_mnist=[part('permuted_mnist rotated_mnist', rows_of('finetune ewc vcl vcl_random agem mer er_ring orthog multitask'))],
+    table1_released=[part('permuted_mnist rotated_mnist', [row(m, stream=dict(seed='released')) for m in 'finetune ewc agem mer er_ring orthog'.split()], 3)],
     table1_cifar=[part('split_cifar', rows_of('er_ring orthog finetune ewc icarl agem mer multitask'), width=20)],
     table1_cifar_full=[part('split_cifar', [*rows_of('orthog er_ring'), row('er_ring', 'er_ring, decay', lr_decay='per_task', lr=.2)], 1)],
     table1_mini=[part('split_miniimagenet', rows_of('er_ring orthog finetune ewc agem mer multitask'), width=20)])
@@ -84,7 +85,7 @@ def waterfall(
         if angles: rows.append(row(m, f'{m}, as written', dict(angles='random'), **left))
         rows.append(row(m, f"{m}, {'angles' if angles else 'as written'}", **left))
         for k in left: left = {j: v for j,v in left.items() if j != k}; rows.append(row(m, f"{m}, {k.replace('_', ' ')}", **left))
-        rows.append(row(m, f'{m}, same stream', dict(seed=0)))
+        rows += [row(m, f'{m}, same stream', dict(seed=0)), row(m, f'{m}, their stream', dict(seed='released'))]
     return rows
 
 presets['waterfall'] = [part('permuted_mnist', waterfall(False), 3), part('rotated_mnist', waterfall(True), 3)]
@@ -157,7 +158,7 @@ def orthog_run(
 # %% ../nbs/14_experiments.ipynb #f197ae5c
 @command
 def orthog_sweep(
-    preset:str='demo', # demo, table1_mnist, table1_cifar, table1_cifar_full, table1_mini, table2_cifar, table2_mini, table3_cifar, table3_mini, controls, waterfall
+    preset:str='demo', # demo, table1_mnist, table1_released, table1_cifar, table1_cifar_full, table1_mini, table2_cifar, table2_mini, table3_cifar, table3_mini, controls, waterfall
     benchmarks:str=None, # only these, separated by commas
     methods:str=None, # only these, separated by commas
     seeds:int=None, # so many seeds instead of the preset's number
