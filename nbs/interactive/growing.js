@@ -27,7 +27,7 @@ const maps = data.runs.map((run, k) => {
 const label = document.createElement('label'), slider = document.createElement('input'), value = document.createElement('span');
 Object.assign(slider, { type: 'range', min: 1, max: T, step: 1, value: T });
 slider.setAttribute('aria-label', 'tasks learned'); slider.style.width = '60%';
-label.append('tasks learned ', slider, ' ', value);
+label.style.display = 'block'; label.append('tasks learned ', slider, ' ', value);
 
 function show() {
   const n = +slider.value, said = [];

@@ -33,7 +33,7 @@ names.forEach((n, k) => {
 const label = document.createElement('label'), slider = document.createElement('input'), value = document.createElement('span');
 Object.assign(slider, { type: 'range', min: 0, max: data.tau.length-1, step: 1, value: 30 });
 slider.setAttribute('aria-label', 'step size τ'); slider.style.width = '60%';
-label.append('τ ', slider, ' ', value);
+label.style.display = 'block'; label.append('τ ', slider, ' ', value);
 
 function show() {
   const i = +slider.value;
