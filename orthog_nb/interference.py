@@ -81,7 +81,7 @@ def spectrum(
 )->list: # smallest, median and largest singular value
     "Singular values of the tall matrix behind a weight."
     s = torch.linalg.svdvals(as_tall(weight).double().cpu())
-    return [round(v.item(), 6) for v in (s[-1], s.median(), s[0])]
+    return [round(v.item(), 4) for v in (s[-1], s.median(), s[0])]
 
 class KernelSpectra:
     "A watcher: smallest, median and largest singular value of every kernel, at the start and after every task."
@@ -261,7 +261,7 @@ def half(model, params, batches, loss, rows)->tuple: # gradients, {name of a wei
 def compare(names:list, halves:list)->tuple: # layers, cosine (L, T, T), overlap (L, T, T)
     "All halves against each other, layer by layer."
     kernels = [i for i,n in enumerate(names) if halves[0][0][i].ndim > 1] or range(len(names))
-    grams = [(G := torch.stack([g[i].flatten() for g,_ in halves]).double()) @ G.mT for i in range(len(names))]
+    grams = [((G := torch.stack([g[i].flatten() for g,_ in halves])) @ G.mT).double() for i in range(len(names))]
     layers = [names[i].removesuffix('.weight') for i in kernels] + ['network']
     bases = [[U.get(n) for _,U in halves] for n in [names[i] for i in kernels]+['network']]
     norm = lambda M: M / (M.diagonal().outer(M.diagonal())).sqrt().clamp_min(1e-300)
@@ -288,8 +288,8 @@ def table(self:Diagnosis)->str:
     (cs,c),(os,o) = self.pairs(self.cosine),self.pairs(self.overlap); num = lambda v: '–' if math.isnan(v) else f'{v:.2f}'
     rows = ['| layer | cosine, same task | other tasks | lowest pair | overlap, same task | other tasks |', '|---|---|---|---|---|---|']
     rows += [f'| {l} | '+' | '.join(map(num, v))+' |' for l,*v in zip(self.layers, cs.tolist(), c.mean(1).tolist(), c.amin(1).tolist(), os.tolist(), o.mean(1).tolist())]
-    a,b,v = self.worst(); says = 'pull against each other' if v < 0 else 'do not pull against each other'
-    return '\n'.join(rows) + f'\n\nOver the whole network the lowest cosine is {v:.2f}, between {a} and {b}: to first order, tasks {says}. ({self.seconds:.1f} s)'
+    a,b,v = self.worst()
+    return '\n'.join(rows) + f'\n\nOver the whole network the lowest cosine between tasks is {v:.2f} ({a} and {b}); within a task it is {cs[-1]:.2f}. Below 0, a step for one task undoes the other. ({self.seconds:.1f} s)'
 
 @patch
 def _repr_markdown_(self:Diagnosis): return self.table()

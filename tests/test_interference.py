@@ -85,3 +85,38 @@ def test_watching_a_run_that_was_done_unwatched(tmp_path, monkeypatch):
     assert d['watch']['GradientCosines'] and d['R'] == plain.R and d['seconds'] == plain.seconds
     d['watch'] = None; d['R'][0][0] += .01; path.write_text(json.dumps(d))
     with pytest.raises(InputError, match='another R'): watch_cifar.watched('er_ring', 0, dict(width=4), tmp_path, quiet=True)
+
+@pytest.fixture(scope='module')
+def served(tmp_path_factory):
+    "A page with both interactive figures as the notebook has them, on a server of this machine."
+    import functools, http.server, re, shutil, threading
+    nbs = Path(__file__).resolve().parent.parent/'nbs'; site = tmp_path_factory.mktemp('site')
+    shutil.copytree(nbs/'interactive', site/'interactive')
+    text = '\n'.join(''.join(c['source']) for c in json.loads((nbs/'12c_picture.ipynb').read_text())['cells'] if c['cell_type'] == 'markdown')
+    (site/'index.html').write_text('<meta charset="utf-8">' + '\n'.join(re.findall(r'<figure class="interactive".*?</script>', text, re.S)))
+    quiet = type('Quiet', (http.server.SimpleHTTPRequestHandler,), dict(log_message=lambda *a: None))
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), functools.partial(quiet, directory=site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f'http://127.0.0.1:{server.server_port}/index.html'
+    server.shutdown()
+
+def test_sliders(served, browser):
+    "Both figures replace their picture by a drawing that follows its slider, and nothing goes wrong in the console."
+    page,errors = browser.new_page(),[]
+    page.on('pageerror', lambda e: errors.append(str(e)))
+    page.goto(served)
+    for name,at,says in (('turn', 25, 'iteration, s = 2 off by 0.099'), ('growing', 1, 'After 1 tasks')):
+        page.wait_for_selector(f'#fig-{name} svg')
+        before = page.get_attribute(f'#fig-{name} svg', 'aria-label')
+        page.eval_on_selector(f'#fig-{name} input', f"e => {{ e.value = {at}; e.dispatchEvent(new Event('input')) }}")
+        after = page.get_attribute(f'#fig-{name} svg', 'aria-label')
+        assert says in after != before and page.query_selector(f'#fig-{name} img') is None
+    assert not errors
+    page.close()
+
+def test_pictures_without_javascript(served, browser):
+    "Where scripts are off, the pictures stay, with their alternative text."
+    page = browser.new_context(java_script_enabled=False).new_page(); page.goto(served)
+    pictures = page.query_selector_all('figure.interactive img')
+    assert len(pictures) == 2 and all(p.get_attribute('alt') and p.bounding_box()['width'] > 300 for p in pictures)
+    page.close()
