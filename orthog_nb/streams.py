@@ -134,7 +134,7 @@ def one_head(name, seed, images, pool, tasks, samples, pixels, **config)->Stream
 def check_range(what, value, low, high):
     "Raise an `InputError` if a number is out of its range."
     if not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f'{what} must be a whole number from {low:,} to {high:,}, not {value!r}')
+        raise InputError(f'{what} must be a whole number from {low:,} to {high:,}, not {str(value)[:50]!r}; choose another')
 
 # %% ../nbs/06_streams.ipynb #23b8e598
 def permuted(t, n, g):

@@ -57,7 +57,7 @@ def check_setting(name:str, value, default):
     number = isinstance(value, (int,float)) and not isinstance(value, bool)
     if value is default is None or isinstance(value, kind) and kind is not float: return
     if kind is float and number and (abs(value) < 1e30 or name=='guard') and (value >= 0 or name=='logvar') and (value <= 1 or name != 'dropout'): return
-    raise InputError(f"{name} must be {dict(bool='True or False', str='a word', float='a number, 0 or more').get(kind.__name__)}, not {value!r}")
+    raise InputError(f"{name} must be {dict(bool='True or False', str='a word', float='a number, 0 or more').get(kind.__name__)}, not {str(value)[:50]!r}; choose another")
 
 def stem(
     config:dict, # benchmark, method, seed and every setting
@@ -131,8 +131,9 @@ def __repr__(self:Result):
 # %% ../nbs/12_training.ipynb #71b823f2
 def read_small(path, most:int=2**24)->str:
     "The text of a file that has no reason to be long."
-    if Path(path).stat().st_size > most: raise ValueError(f'it is longer than {most:,} bytes')
-    return Path(path).read_text()
+    with open(path, 'rb') as f: data = f.read(most+1)
+    if len(data) > most: raise ValueError(f'it is longer than {most:,} bytes')
+    return data.decode()
 
 def is_result(d)->bool:
     "Is this the plain data of a `Result`?"
