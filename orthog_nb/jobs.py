@@ -117,13 +117,15 @@ def rerun(
     c = {k: v for k,v in result.config.items() if k not in ('stream','benchmark')} | dict(method=result.method, seed=result.seed)
     for k in c: closest(k, ['method','seed','batch','epochs', *known_settings(result.method)], 'setting in the manifest')
     s = result.config.get('stream', {}); s = s.get('of') if tuning else s
-    stream = make_stream(name, **{k: v for k,v in dict(s or {}).items() if k in Job(name, result.method).stream_args})
+    if not isinstance(s, dict): raise InputError('the manifest does not say which stream was learned; run the benchmark again')
+    stream = make_stream(name, **{k: v for k,v in s.items() if k in Job(name, result.method).stream_args})
     return learn(stream.tuning_stream() if tuning else stream, **c, **kw)
 
 # %% ../nbs/13b_jobs.ipynb #10119745
 def differences(a:Result, b:Result)->list:
     "In words, what differs between a result and its repetition; empty if they agree."
     says = [f'{what} differs: {x} then, {y} now' for what,x,y in (('the stream', a.stream_hash[:8], b.stream_hash[:8]), ('the data', a.data_hash[:8], b.data_hash[:8])) if x != y]
-    if a.R != b.R: says.append(f'R differs by up to {(a.matrix-b.matrix).abs().nan_to_num().max():.2g}, accuracy by {b.accuracy-a.accuracy:+.2g}')
+    if len(a.R) != len(b.R): says.append(f'R has {len(a.R)} rows then, {len(b.R)} now')
+    elif a.R != b.R: says.append(f'R differs by up to {(a.matrix-b.matrix).abs().nan_to_num().max():.2g}, accuracy by {(b.accuracy or 0)-(a.accuracy or 0):+.2g}')
     env = [f'{k} {x} then, {y} now' for k,x,y in [('device', a.device, b.device), ('threads', a.threads, b.threads), *((k, v, b.versions.get(k)) for k,v in a.versions.items())] if x != y]
     return says + env if says else []
