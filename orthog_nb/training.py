@@ -21,6 +21,7 @@ from .core import InputError, Progress, atomic_write, default_device, generator,
 from .streams import Info, Stream, make_stream
 from .metrics import average_accuracy, forgetting, learning_accuracy
 from .methods import build, family, generators, methods
+from .fast import make_fast
 from . import baselines, vcl
 
 # %% ../nbs/12_training.ipynb #0076d368
@@ -176,9 +177,10 @@ class Run:
         self.stream,self.config,self.device,self.watch,self.quiet = stream,config,device,list(watch),quiet
         self.i,self.step,self.steps,self.saved,self.seconds,self.training = 0,0,0,0,0.,0.
         T = len(stream); self.R = torch.full((T,T), math.nan, dtype=torch.float64)
-        cls,seed,hp = methods[config['method']],config['seed'],{k: config[k] for k in known_settings(config['method'])}
+        cls,seed,hp = methods[config['method']],config['seed'],{k: config.get(k, v) for k,v in known_settings(config['method']).items()}
         build_hp = {k: hp.pop(k) for k in inspect.signature(build).parameters if k in hp}
         self.method = cls(build(stream.info, seed, **build_hp).to(device), stream.info, generators(seed), **hp)
+        if self.method.fast: make_fast(self.method)
         if self.watch: self.method.watch = lambda t,now,past: [w(t, self.step, now, past) for w in self.watch]
 
     @property
@@ -237,7 +239,7 @@ def state_dict(self:Run)->dict:
 def load_state_dict(self:Run, d:dict):
     "Go on from a saved state, if it is of this run."
     if d.get('version') != 1: raise InputError("the checkpoint was written by another version of orthog_nb; use that one, or delete it to start again")
-    if d['config'] != json.dumps(self.config, sort_keys=True): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
+    if stem(json.loads(d['config'])) != stem(self.config): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
     self.method.load_state_dict(d['method']); self.R = d['R'].cpu()
     (self.i,self.step,self.steps),(self.seconds,self.training) = d['at'],d['clock']; self.saved = self.steps
     torch.set_rng_state(d['rng'].cpu())
