@@ -40,7 +40,7 @@ class Method:
     "A continual learner: a network, an optimiser, and what it does with a batch."
     memory,watch,joint = None,None,False
     defaults = dict(mnist=dict(lr=.1), cifar=dict(lr=.03), mini=dict(lr=.03))  # paper, App. D
-    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical', retraction='exact', guard=None, infer_task=False):
+    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical', retraction='exact', guard=None, infer_task=False, fast=False):
         store_attr()
         if lr_decay not in (None, 'per_task'): raise InputError(f"lr_decay={lr_decay!r} is not known; use None or 'per_task'")
         self.params = [p for p in model.parameters() if p.requires_grad]
@@ -59,12 +59,22 @@ def loss(self:Method, x, y, t)->Tensor:
     return F.cross_entropy(self.model(x, t), y)
 
 @patch
+def backward(self:Method, x, y, t)->Tensor:
+    "Add the gradient of the loss to `.grad`; the loss."
+    loss = self.loss(x, y, t); loss.backward()
+    return loss.detach()
+
+@patch
+def descend(self:Method, x, y, t)->Tensor:
+    "One step of SGD on a batch; the loss before it."
+    self.opt.zero_grad()
+    loss = self.backward(x, y, t); self.opt.step()
+    return loss
+
+@patch
 def observe(self:Method, x, y, t)->Tensor:
     "Learn from one batch; the loss before the step."
-    self.opt.zero_grad()
-    loss = self.loss(x, y, t)
-    loss.backward(); self.opt.step()
-    return loss.detach()
+    return self.descend(x, y, t)
 
 @patch
 def end_task(self:Method, t:int, task=None):
@@ -177,7 +187,7 @@ def observe(self:ERRing, x, y, t):
     if self.separate and len(xs) > n: loss = self.two_steps(xs, ys, ts, n)
     else:
         if self.watch and len(xs) > n: self.watch(t, lambda: self.apart(xs, ys, ts, n))
-        loss = Method.observe(self, xs, ys, ts)
+        loss = self.descend(xs, ys, ts)
     self.memory.add(x, y, t)
     return loss
 
@@ -192,13 +202,12 @@ def joined(self:ERRing, x, y, t):
 def two_steps(self:ERRing, xs, ys, ts, n:int):
     "Two passes, one update: memory first, then the current batch, as orthog does."
     self.opt.zero_grad()
-    self.loss(xs[n:], ys[n:], ts[n:]).backward()
+    self.backward(xs[n:], ys[n:], ts[n:])
     past = self.put_aside() if self.watch else None
-    loss = self.loss(xs[:n], ys[:n], ts[:n])
-    loss.backward()
+    loss = self.backward(xs[:n], ys[:n], ts[:n])
     if past: self.show(int(ts[0]), past)
     self.opt.step()
-    return loss.detach()
+    return loss
 
 methods['er_ring'] = ERRing
 
@@ -228,20 +237,19 @@ class Orthog(Method):
 def replayed(self:Orthog):
     "Alg. 1 l.5-8: the gradient of one past task, under its own projection, left in `.grad`."
     k,x,y = self.memory.sample_task(self.gens['memory'])
-    self.loss(x, y, k).backward()
+    self.backward(x, y, k)
 
 @patch
 def observe(self:Orthog, x, y, t):
     "Alg. 1 l.5-21: two passes, one update, remember."
-    self.opt.zero_grad()
-    past = self.memory is not None and len(self.memory.tasks) > 0
-    if past: self.replayed()
-    before = self.put_aside() if past and self.watch else None
-    loss = self.loss(x, y, t)
-    loss.backward()
-    if before: self.show(t, before)
-    self.opt.step()
+    if self.memory is None or not self.memory.ends: loss = self.descend(x, y, t)
+    else:
+        self.opt.zero_grad(); self.replayed()
+        before = self.put_aside() if self.watch else None
+        loss = self.backward(x, y, t)
+        if before: self.show(t, before)
+        self.opt.step()
     if self.memory is not None: self.memory.add(x, y, t)
-    return loss.detach()
+    return loss
 
 methods['orthog'] = Orthog

@@ -22,6 +22,7 @@ from .core import InputError, Progress, atomic_write, clear_parts, default_devic
 from .streams import Info, Stream, check_range, make_stream
 from .metrics import average_accuracy, forgetting, learning_accuracy
 from .methods import build, family, generators, methods
+from .fast import make_fast
 from . import baselines, vcl
 
 # %% ../nbs/12_training.ipynb #0076d368
@@ -235,9 +236,10 @@ class Run:
         self.stream,self.config,self.device,self.watch,self.quiet = stream,config,device,list(watch),quiet
         self.i,self.step,self.steps,self.saved,self.seconds,self.training = 0,0,0,0,0.,0.
         T = len(stream); self.R = torch.full((T,T), math.nan, dtype=torch.float64)
-        cls,seed,hp = methods[config['method']],config['seed'],{k: config[k] for k in known_settings(config['method'])}
+        cls,seed,hp = methods[config['method']],config['seed'],{k: config.get(k, v) for k,v in known_settings(config['method']).items()}
         build_hp = {k: hp.pop(k) for k in inspect.signature(build).parameters if k in hp}
         self.method = cls(build(stream.info, seed, **build_hp).to(device), stream.info, generators(seed), **hp)
+        if self.method.fast: make_fast(self.method)
         if any(map(callable, self.watch)): self.method.watch = self.seen
         for w in self.watch: hasattr(w, 'begin') and w.begin(self.method)
 
@@ -307,7 +309,6 @@ def state_dict(self:Run)->dict:
 def load_state_dict(self:Run, d:dict):
     "Go on from a saved state, if it is of this run."
     if d.get('version') != 1: raise InputError("the checkpoint was written by another version of orthog_nb; use that one, or delete it to start again")
-    if d.get('config') != json.dumps(self.config, sort_keys=True): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
     try: self.restore(d)
     except InputError: raise
     except Exception as e: raise InputError(f"the checkpoint does not fit this run ({type(e).__name__}: {' '.join(str(e).split())[:200]}); delete it to start again") from None
@@ -315,6 +316,7 @@ def load_state_dict(self:Run, d:dict):
 @patch
 def restore(self:Run, d:dict):
     "Take over a state that is known to be of this run."
+    if stem(json.loads(d['config'])) != stem(self.config): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
     self.method.load_state_dict(d['method']); self.R.copy_(d['R'])
     (self.i,self.step,self.steps),(self.seconds,self.training) = map(int, d['at']),map(float, d['clock']); self.saved = self.steps
     torch.set_rng_state(d['rng'].cpu())
