@@ -109,10 +109,12 @@ def mlp(
     width:int=256, # units of each hidden layer; m = width
     subspaces=None, # `Subspaces(width, tasks)`, or None
     generator:torch.Generator=None,
+    orthonormal:bool=True, # kernels on the Stiefel manifold, or uniform
 )->Net:
     "Two hidden layers, orthonormal kernels, biases 0.1."
     body = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(info.shape), width), nn.ReLU(), nn.Linear(width, width))
-    return Net(body, width, info, subspaces, orthonormal_, orthonormal_, .1, generator)
+    fill = orthonormal_ if orthonormal else uniform_
+    return Net(body, width, info, subspaces, fill, fill, .1, generator)
 
 # %% ../nbs/07_models.ipynb #b6502fe7
 class BasicBlock(nn.Module):
@@ -151,12 +153,12 @@ def model_for(
     info, # `Info` of the stream
     width:int=None, # 256 for the MLP, 64 for the ResNet if not given
     subspaces=None, # `Subspaces(m, tasks)`, or None
-    orthonormal:bool=False, # of the ResNet's kernels; the MLP's always are
+    orthonormal:bool=None, # kernels; None: the authors' choice, yes for the MLP, no for the ResNet
     generator:torch.Generator=None,
 )->Net:
     "The paper's network for a stream: `mlp` for grey images, `resnet18` for colour."
-    if info.shape[0] == 1: return mlp(info, width or 256, subspaces, generator)
-    return resnet18(info, width or 64, subspaces, orthonormal, generator)
+    kw = dict(subspaces=subspaces, generator=generator) | ({} if orthonormal is None else dict(orthonormal=orthonormal))
+    return mlp(info, width or 256, **kw) if info.shape[0]==1 else resnet18(info, width or 64, **kw)
 
 # %% ../nbs/07_models.ipynb #f1057bc9
 class Beside(nn.ModuleList):

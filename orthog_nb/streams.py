@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['streams', 'remap', 'rotation', 'Task', 'Info', 'Stream', 'stream_of', 'one_head', 'check_range', 'permuted',
-           'permuted_mnist', 'permuted_digits', 'rotated', 'rotated_mnist', 'rotated_digits', 'split', 'split_cifar',
-           'split_miniimagenet', 'make_stream', 'data_report']
+           'permuted_mnist', 'permuted_digits', 'rotated', 'rotated_mnist', 'rotated_digits', 'released', 'split',
+           'split_cifar', 'split_miniimagenet', 'make_stream', 'data_report']
 
 # %% ../nbs/06_streams.ipynb #34c11dc2
-import difflib, hashlib, inspect, math
+import difflib, hashlib, inspect, math, random
 from dataclasses import dataclass, field
-import torch, torch.nn.functional as F
+import numpy as np, torch, torch.nn.functional as F
 from torch import Tensor
 from fastcore.basics import patch
 from .core import InputError, generator
@@ -123,11 +123,12 @@ def tuning_stream(self:Stream)->Stream:
 def one_head(name, seed, images, pool, tasks, samples, pixels, **config)->Stream:
     "A stream in which every task is all classes, seen through other pixels."
     check_range('tasks', tasks, 1, 1000); check_range('samples', samples, 1, len(pool))
+    fixed = released(name, tasks, **config) if seed=='released' else None
     def task(what, t, n):
-        g = generator(seed, f'{name} {what} {t}')
-        angle,index = pixels(t, n, g)
-        order = torch.randperm(len(pool), generator=g)[:samples]
-        return Task(t, list(range(10)), torch.ones(10, dtype=torch.bool), images, pool[order], images.test, index, angle)
+        g = generator(0 if fixed else seed, f'{name} {what} {t}')
+        if fixed and what=='task': angle,index,ids = fixed[t]
+        else: (angle,index),ids = pixels(t, n, g),pool[torch.randperm(len(pool), generator=g)]
+        return Task(t, list(range(10)), torch.ones(10, dtype=torch.bool), images, ids[:samples], images.test, index, angle)
     return stream_of(name, seed, [task('task', t, tasks) for t in range(tasks)], [task('tuning', t, 3) for t in range(3)],
                 torch.zeros(1,1,1), torch.ones(1,1,1), samples=samples, **config)
 
@@ -142,7 +143,7 @@ def permuted(t, n, g):
     return None, torch.randperm(784, generator=g)
 
 def permuted_mnist(
-    seed:int=0, # another seed, another stream
+    seed:int=0, # another seed, another stream; 'released': that of the authors' code
     root=None, # folder that holds MNIST; else `ORTHOG_NB_DATA`, the cache, a download
     tasks:int=20, # evaluated tasks
     samples:int=10_000, # training images of each task
@@ -167,7 +168,7 @@ def rotated(angles):
     return pixels
 
 def rotated_mnist(
-    seed:int=0, # another seed, another stream
+    seed:int=0, # another seed, another stream; 'released': that of the authors' code
     root=None, # folder that holds MNIST; else `ORTHOG_NB_DATA`, the cache, a download
     tasks:int=20, # evaluated tasks
     samples:int=10_000, # training images of each task
@@ -181,6 +182,21 @@ def rotated_digits(seed:int=0, tasks:int=10, angles:str='stratified')->Stream:
     "Like `rotated_mnist`, with the 5,000 digits that need no download."
     pixels,im = rotated(angles),digits()
     return one_head('rotated_digits', seed, im, im.train, tasks, len(im.train), pixels, angles=angles)
+
+# %% ../nbs/06_streams.ipynb #904e87d8
+def released(
+    name:str, # 'permuted_mnist' or 'rotated_mnist'
+    tasks:int=20, # evaluated tasks
+    angles:str='stratified', # there is no other
+)->list: # (angle, pixels, training images in their order) of each task
+    "What the authors' code draws, in all of its runs."
+    if name not in ('permuted_mnist','rotated_mnist') or angles != 'stratified': raise InputError("the authors' stream is one of permuted_mnist or rotated_mnist with stratified angles; use a number as seed")
+    rs = np.random.RandomState(1234)
+    def shuffled(n): order = np.arange(n); rs.shuffle(order); return torch.from_numpy(order)
+    if name=='permuted_mnist': moved = [(None, shuffled(784)) for _ in range(tasks)]
+    else: moved = [(a, rotation(a)) for a in (180*(t+random.Random(1234*t).random())/tasks for t in range(tasks))]
+    rs.rand(256)
+    return [(angle, pixels, 5_000+shuffled(55_000)) for angle,pixels in moved]
 
 # %% ../nbs/06_streams.ipynb #a3dd4eec
 def split(name, seed, images, tasks, per_class, mean, std)->Stream:

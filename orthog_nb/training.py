@@ -22,6 +22,7 @@ from .core import InputError, Progress, atomic_write, clear_parts, default_devic
 from .streams import Info, Stream, check_range, make_stream
 from .metrics import average_accuracy, forgetting, learning_accuracy
 from .methods import build, family, generators, methods
+from .fast import make_fast
 from . import baselines, vcl
 
 # %% ../nbs/12_training.ipynb #0076d368
@@ -52,7 +53,7 @@ def settings(
 # %% ../nbs/12_training.ipynb #c7b814ee
 def check_setting(name:str, value, default):
     "Refuse a value that cannot work."
-    kind = dict(width=int, guard=float, lr_decay=str).get(name, type(default))
+    kind = dict(width=int, guard=float, lr_decay=str, init=str).get(name, type(default))
     if kind is int and not (value is None and default is None): return check_range(name, value, name != 'memory', 2048 if name=='width' else 10**6)
     number = isinstance(value, (int,float)) and not isinstance(value, bool)
     if value is default is None or isinstance(value, kind) and kind is not float: return
@@ -235,15 +236,27 @@ class Run:
         self.stream,self.config,self.device,self.watch,self.quiet = stream,config,device,list(watch),quiet
         self.i,self.step,self.steps,self.saved,self.seconds,self.training = 0,0,0,0,0.,0.
         T = len(stream); self.R = torch.full((T,T), math.nan, dtype=torch.float64)
-        cls,seed,hp = methods[config['method']],config['seed'],{k: config[k] for k in known_settings(config['method'])}
+        cls,seed,hp = methods[config['method']],config['seed'],{k: config.get(k, v) for k,v in known_settings(config['method']).items()}
         build_hp = {k: hp.pop(k) for k in inspect.signature(build).parameters if k in hp}
         self.method = cls(build(stream.info, seed, **build_hp).to(device), stream.info, generators(seed), **hp)
-        if self.watch: self.method.watch = lambda t,now,past: [w(t, self.step, now, past) for w in self.watch]
+        if self.method.fast: make_fast(self.method)
+        if any(map(callable, self.watch)): self.method.watch = self.seen
+        for w in self.watch: hasattr(w, 'begin') and w.begin(self.method)
 
     @property
     def lessons(self): return 1 if self.method.joint else len(self.stream)
     @property
     def t(self): return len(self.stream)-1 if self.method.joint else self.i
+
+# %% ../nbs/12_training.ipynb #f6f7fbd2
+@patch
+def seen(self:Run, t, now, past=None):
+    "Pass two gradients on to the watchers; a function that makes them is called if one of them wants to look."
+    eyes = [w for w in self.watch if callable(w)]
+    if callable(now):
+        eyes = [w for w in eyes if self.step % getattr(w, 'every', 1) == 0]
+        if eyes: now,past = now()
+    for w in eyes: w(t, self.step, now, past)
 
 # %% ../nbs/12_training.ipynb #cd8a5529
 @patch
@@ -296,7 +309,6 @@ def state_dict(self:Run)->dict:
 def load_state_dict(self:Run, d:dict):
     "Go on from a saved state, if it is of this run."
     if d.get('version') != 1: raise InputError("the checkpoint was written by another version of orthog_nb; use that one, or delete it to start again")
-    if d.get('config') != json.dumps(self.config, sort_keys=True): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
     try: self.restore(d)
     except InputError: raise
     except Exception as e: raise InputError(f"the checkpoint does not fit this run ({type(e).__name__}: {' '.join(str(e).split())[:200]}); delete it to start again") from None
@@ -304,6 +316,7 @@ def load_state_dict(self:Run, d:dict):
 @patch
 def restore(self:Run, d:dict):
     "Take over a state that is known to be of this run."
+    if stem(json.loads(d['config'])) != stem(self.config): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
     self.method.load_state_dict(d['method']); self.R.copy_(d['R'])
     (self.i,self.step,self.steps),(self.seconds,self.training) = map(int, d['at']),map(float, d['clock']); self.saved = self.steps
     torch.set_rng_state(d['rng'].cpu())
@@ -345,7 +358,7 @@ def learn(
     device='auto', # 'auto', 'cpu', 'cuda', …
     batch:int=10, epochs:int=1, # the paper's protocol: 10 and 1
     root=None, # folder for checkpoints and result; None: keep nothing
-    every:int=2000, # steps between checkpoints (there is one after each task, too)
+    save_every:int=2000, # steps between checkpoints (there is one after each task, too)
     watch=(), # watchers, called with the gradients of the current and the past task
     log=None, # called with a dict after each task
     keep=None, # file for the finished learner, see `reload`
@@ -361,7 +374,7 @@ def learn(
     with torch.random.fork_rng(), run_lock(root, config) as folder:
         set_seed(seed)
         run = Run(stream, config, default_device(device) if isinstance(device, str) else device, watch if isinstance(watch, (list,tuple)) else [watch], quiet)
-        result = drive(run, folder, every, log, preset)
+        result = drive(run, folder, save_every, log, preset)
         if keep: save_state(keep, dict(config=json.dumps(config), info=info_state(stream), method=run.method.state_dict()))
         if done is not None: clear_parts(done); result.save(done)
     return result

@@ -31,13 +31,13 @@ def stopped(root, at, method='er_ring'):
         return f(self, *args)
     with pytest.MonkeyPatch.context() as m:
         m.setattr(methods[method], 'observe', dies)
-        with pytest.raises(Stop): learn(tiny(), method, root=root, every=5, quiet=True)
+        with pytest.raises(Stop): learn(tiny(), method, root=root, save_every=5, quiet=True)
     return next(Path(root).glob('runs/*/state.pt'))
 
 @pytest.fixture(scope='module')
 def whole(): return learn(tiny(), 'er_ring', quiet=True).R
 
-def go_on(root): return learn(tiny(), 'er_ring', root=root, every=5, quiet=True).R
+def go_on(root): return learn(tiny(), 'er_ring', root=root, save_every=5, quiet=True).R
 
 # damage
 

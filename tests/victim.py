@@ -62,7 +62,7 @@ def live(said, root, method, kind, place, n, handled):
     if handled: signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the commands do
     if place: hold_at(place, n, method, lambda: (said.send('here'), time.sleep(600)))
     said.send('ready')
-    try: said.send(training.learn(stream(kind), method, root=root, every=5, quiet=True, **kinds[kind]).R)
+    try: said.send(training.learn(stream(kind), method, root=root, save_every=5, quiet=True, **kinds[kind]).R)
     except KeyboardInterrupt: pass
 
 class Nursery:
