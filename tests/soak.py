@@ -16,7 +16,7 @@ if __name__ == '__main__':
         tempfile.tempdir = temp; start,n,first = time.time(),0,{}
         while time.time() < end or n < 6:
             for method,kind in cases:
-                r = learn(streams[kind], method, root=Path(root), every=20, quiet=True, **kinds[kind])
+                r = learn(streams[kind], method, root=Path(root), save_every=20, quiet=True, **kinds[kind])
                 assert first.setdefault((method,kind), r.R) == r.R, f'{method}: another result in round {n}'
                 for d in ('runs','results'): shutil.rmtree(Path(root)/d)
             n += 1; print(json.dumps(dict(round=n, minutes=round((time.time()-start)/60, 2), runs=n*len(cases)) | state(me, temp)), flush=True)
