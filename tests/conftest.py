@@ -29,12 +29,13 @@ counted,began = Figures(),time.time()
 def figures(): return counted
 
 def pytest_sessionfinish(session):
-    "A soak leaves its figures behind, also if something failed."
-    if not session.config.getoption('--soak') or 'soak' not in counted: return
+    "A soak leaves its figures behind, also if something failed; parts that were not run stay as they were."
+    if not session.config.getoption('--soak') or not counted: return
     from orthog_nb.core import atomic_write
     from orthog_nb.training import versions
-    said = dict(counted, tests=dict(run=session.testscollected, failed=session.testsfailed), minutes=round((time.time()-began)/60, 1), versions=versions())
-    with atomic_write(root/'results'/'bench'/'soak.json') as f: f.write(json.dumps(said, indent=1).encode() + b'\n')
+    path = root/'results'/'bench'/'soak.json'; minutes = round((time.time()-began)/60, 1)
+    for part in counted.values(): part.update(session_minutes=minutes, failed_tests=session.testsfailed, versions=versions())
+    with atomic_write(path) as f: f.write(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | counted, indent=1).encode() + b'\n')
 
 @pytest.fixture(scope='session')
 def data_root():

@@ -17,7 +17,7 @@ from victim import stream
 
 torch.set_num_threads(1)
 soak = '--soak' in sys.argv
-def cases(n): return settings(max_examples=25*n if soak else n, deadline=None, derandomize=not soak, database=None, suppress_health_check=list(HealthCheck))
+def cases(n): return settings(max_examples=12*n if soak else n, deadline=None, derandomize=not soak, database=None, suppress_health_check=list(HealthCheck))
 
 def clear(f, *args):
     "Call it; an `InputError` of one line is the only way to fail."

@@ -8,7 +8,7 @@ from orthog_nb.factors import FactoredSGD
 from orthog_nb.optim import StiefelSGD
 
 torch.set_num_threads(1)
-bound = {torch.float32: 2e-5, torch.float64: 1e-12}  # on ‖WᵀW − I‖ of 40 x 8
+bound = {torch.float32: 5e-6, torch.float64: 1e-14}  # on ‖WᵀW − I‖ of 40 x 8
 rates = [1e-6, 1e-4, 1e-2, .1, 1., 10.]
 
 def weight(n=40, p=8, dtype=torch.float32, seed=0): return nn.Parameter(rand_stiefel(n, p, generator=generator(seed, 'w'), dtype=torch.float64).to(dtype))
@@ -63,10 +63,8 @@ def test_rank_deficient_weights(dtype, rank):
     assert kept.isfinite().all()
 
 @pytest.mark.soak
-@pytest.mark.parametrize('lr', [1e-6, .1, 10.])
-@pytest.mark.parametrize('dtype', bound)
-@pytest.mark.parametrize('shape', [(40,8), (16,16)])
+@pytest.mark.parametrize('dtype,lr,shape', [(torch.float32, 1e-6, (40,8)), (torch.float32, .1, (40,8)), (torch.float32, 10., (40,8)), (torch.float32, .1, (16,16)), (torch.float64, .1, (40,8))])
 def test_a_hundred_thousand_steps(dtype, lr, shape, figures):
     drift = walk(weight(*shape, dtype), lr, 100_000); kind = 'float32' if dtype is torch.float32 else 'float64'
     figures.setdefault('drift', {})[f'{shape[0]}x{shape[1]} {kind} lr={lr:g}'] = drift
-    assert drift < 5*bound[dtype]
+    assert drift < bound[dtype]

@@ -1,0 +1,34 @@
+"""The same seed gives the same bits: twice in a process and in two (resumed: test_kill.py; under joblib and Dask: test_sweep.py). The number of threads may change the last bits of sums, and nothing else."""
+import json, subprocess, sys
+from pathlib import Path
+import pytest, torch
+from orthog_nb.training import learn
+from victim import Nursery, cases, kinds, stream
+
+@pytest.fixture(scope='module')
+def nursery(): return Nursery()
+
+@pytest.mark.parametrize('method,kind', [c for c in cases if c[0] in ('finetune','icarl','vcl_random') or c[1]=='all'])
+def test_twice_in_one_process_and_in_two(nursery, method, kind, tmp_path):
+    torch.set_num_threads(1); once,again = (learn(stream(kind), method, quiet=True, **kinds[kind]) for _ in range(2))
+    assert once.R == again.R and once.stream_hash == again.stream_hash
+    assert nursery.whole(tmp_path, method, kind) == once.R
+
+def fingerprint(threads, method):
+    "What a run starts from, what it draws, and what it ends with, with so many threads."
+    code = f'''
+import sys, json, hashlib, torch; sys.path.insert(0, {str(Path(__file__).parent)!r}); torch.set_num_threads({threads})
+from victim import stream
+from orthog_nb.training import Run, configure, drive
+s = stream('mnist', 2, 300, 100); run = Run(s, configure(s, {method!r}), torch.device('cpu'), quiet=True)
+sha = lambda d: hashlib.sha256(b''.join(v.numpy().tobytes() for v in d.values())).hexdigest()
+start = sha(run.method.model.state_dict()); drive(run, None, 10**9, None, None)
+print(json.dumps([s.hash, start, sha({{k: g.get_state() for k,g in run.method.gens.items()}}), run.method.memory.x.sum().item(), run.R.nan_to_num().tolist(), sha(run.method.model.state_dict())]))'''
+    r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True); assert r.returncode == 0, r.stderr
+    return json.loads(r.stdout)
+
+def test_threads(figures):
+    "Stream, first weights, draws and memory do not depend on the number of threads; for one number, no bit does on anything."
+    one,again,two = fingerprint(1, 'er_ring'),fingerprint(1, 'er_ring'),fingerprint(2, 'er_ring')
+    assert one == again and one[:4] == two[:4]
+    figures['threads'] = dict(same_weights=one[5] == two[5], R_differs_by=(torch.tensor(one[4])-torch.tensor(two[4])).abs().max().item())
