@@ -28,12 +28,12 @@ class EWC(Method):
 def observe(self:EWC, x, y, t):
     "A gradient step with springs; the gradient without them feeds the Fisher."
     self.opt.zero_grad()
-    loss = self.loss(x, y, t); loss.backward()
+    loss = self.backward(x, y, t)
     grads = [p.grad for p in self.params]
     self.accumulate(grads)
     if t: torch._foreach_addcmul_(grads, self.fisher, torch._foreach_sub(self.weights(), self.star), value=2*self.strength)
     self.opt.step()
-    return loss.detach()
+    return loss
 
 @patch
 def weights(self:EWC)->list: return [p.detach() for p in self.params]
@@ -73,15 +73,15 @@ def observe(self:AGEM, x, y, t):
     "Two gradients, the current one corrected by the one from memory."
     self.opt.zero_grad()
     ref = self.reference() if self.memory.tasks else None
-    loss = self.loss(x, y, t); loss.backward()
+    loss = self.backward(x, y, t)
     if ref: self.correct(t, [p.grad for p in self.params], ref)
     self.opt.step(); self.memory.add(x, y, t)
-    return loss.detach()
+    return loss
 
 @patch
 def reference(self:AGEM)->list:
     "The gradient of a draw from all past tasks."
-    self.loss(*self.memory.sample(self.replay_batch, self.gens['memory'])).backward()
+    self.backward(*self.memory.sample(self.replay_batch, self.gens['memory']))
     ref = [p.grad for p in self.params]
     self.opt.zero_grad()
     return ref
@@ -151,12 +151,10 @@ def observe(self:MER, x, y, t):
 @patch
 def sgd(self:MER, x, y, t, times=1.):
     "One step at `times` the rate of the optimiser."
-    self.opt.zero_grad()
-    loss = self.loss(x, y, t); loss.backward()
     for g in self.opt.param_groups: g['lr'] *= times
-    self.opt.step()
+    loss = self.descend(x, y, t)
     for g in self.opt.param_groups: g['lr'] /= times
-    return loss.detach()
+    return loss
 
 methods['mer'] = MER
 

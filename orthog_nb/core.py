@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['colors', 'generator', 'set_seed', 'default_device', 'InputError', 'as_tall', 'rand_stiefel', 'test_tensor',
-           'test_orthonormal', 'slopes', 'test_slope', 'atomic_write', 'Progress', 'import_torchvision', 'subplots']
+           'test_orthonormal', 'slopes', 'test_slope', 'clear_parts', 'atomic_write', 'writing', 'Progress',
+           'import_torchvision', 'subplots']
 
 # %% ../nbs/00_core.ipynb #e92b8430
-import hashlib, os, random, sys, time
-from contextlib import contextmanager
+import glob, hashlib, os, random, sys, time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 import numpy as np, torch
 from torch import Tensor
@@ -40,8 +41,8 @@ def default_device(
 )->torch.device:
     "The device to compute on."
     if name != 'auto':
-        try: return torch.device(name)
-        except RuntimeError: raise InputError(f"device {name!r} is not one that torch knows; use auto, cpu, cuda, cuda:1 or mps") from None
+        try: torch.zeros(1, device=name).item(); return torch.device(name)
+        except (RuntimeError, AssertionError, NotImplementedError): raise InputError(f"device {name!r} is not one that torch can compute on here; use auto, cpu, cuda, cuda:1 or mps") from None
     if torch.cuda.is_available(): return torch.device('cuda')
     return torch.device('mps' if torch.backends.mps.is_available() else 'cpu')
 
@@ -111,6 +112,15 @@ def test_slope(
     assert abs(got-order) < tol, f'slope {got:.3f}, expected {order}'
 
 # %% ../nbs/00_core.ipynb #efa7ccef
+def clear_parts(
+    path, # a file
+    age:float=0., # only what is older, in seconds
+):
+    "Remove what killed writers of a file left beside it."
+    for p in Path(path).parent.glob(f'.{glob.escape(Path(path).name)}.*.part'):
+        with suppress(OSError):
+            if time.time()-p.stat().st_mtime >= age: p.unlink()
+
 @contextmanager
 def atomic_write(
     path, # where the file shall be
@@ -119,12 +129,22 @@ def atomic_write(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f'.{path.name}.{os.getpid()}.part')
+    clear_parts(path, 3600)
     try:
         with open(part, 'wb') as f:
             yield f
             f.flush(); os.fsync(f.fileno())
         os.replace(part, path)
     finally: part.unlink(missing_ok=True)
+
+# %% ../nbs/00_core.ipynb #33d5acbb
+@contextmanager
+def writing(
+    path, # for the message
+):
+    "Turn an error of the file system into an `InputError`."
+    try: yield
+    except OSError as e: raise InputError(f"{path}: cannot be written ({e.strerror or e}); make room or choose another folder, then run again: what was there before is kept") from None
 
 # %% ../nbs/00_core.ipynb #51758e86
 class Progress:

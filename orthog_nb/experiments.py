@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from fastcore.script import call_parse, is_cli, Param
 from .core import InputError
-from .streams import data_report
+from .streams import check_range, data_report
 from .methods import methods
 from .metrics import mean_std
 from .training import Result, closest, known_settings, stem
@@ -102,7 +102,7 @@ def jobs_of(
     seeds:int=None, # so many instead of the preset's number
 )->list: # of `Job`, seed by seed
     "The jobs of a preset."
-    parts = presets[closest(preset, presets, 'preset')]
+    parts = presets[closest(preset, presets, 'preset')]; seeds is None or check_range('seeds', seeds, 1, 1000)
     jobs = [Job(b, r['method'], s, r['settings'], r['stream'], r['label'], preset) for p in parts for s in range(seeds or p['seeds']) for r in p['rows'] for b in p['benchmarks']]
     for names,of,what in ((benchmarks, {j.benchmark for j in jobs}, 'benchmark'), (methods, {j.method for j in jobs}, 'method')):
         for n in names or (): closest(n, sorted(of), f'{what} of {preset}')
@@ -117,6 +117,7 @@ def command(f):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try: return f(*args, **kwargs)
         except InputError as e: print(f'{f.__name__}: {e}', file=sys.stderr); return 2
+        except OSError as e: print(f'{f.__name__}: {e.filename or "a file"}: {e.strerror or e}; check the path, its permissions and the free space', file=sys.stderr); return 2
         except KeyboardInterrupt: print(f'\n{f.__name__}: stopped. The same command goes on from the last checkpoint:\n  {shlex.join([f.__name__, *sys.argv[1:]])}', file=sys.stderr); return 1
     return call_parse(run)
 
@@ -131,7 +132,8 @@ def parse_extra(
         k,eq,v = e.partition('=')
         if not eq: raise InputError(f"{e!r}: write settings as name=value, e.g. lr=0.03")
         try: v = ast.literal_eval(v)
-        except (ValueError, SyntaxError): pass
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError): pass
+        if not isinstance(v, (int,float,str,type(None))): raise InputError(f"{e!r}: a setting is a number, True, False, None or a word")
         if closest(k, [*of_method, *of_stream], 'setting') in of_method: job = replace(job, settings=job.settings | {k: v})
         else: job = replace(job, stream=job.stream | {'seed' if k=='stream_seed' else k: v})
     return job
@@ -151,7 +153,8 @@ def orthog_run(
     root:str='.', # checkpoints go to its folder runs, the result to results/runs
 ):
     "Learn one benchmark with one method; an interrupted run is continued, a finished one is only shown."
-    job = Job(benchmark, closest(method, methods, 'method'), seed, dict(width=width) if width else {}, epochs=epochs)
+    check_range('threads', threads, 1, 1024)
+    job = Job(benchmark, closest(method, methods, 'method'), seed, dict(width=width) if width is not None else {}, epochs=epochs)
     job = parse_extra([*extra, *(['lr=tuned'] if tuned else [])], job).resolve(root)
     result = job.find(load_results(root))
     if result is None:
@@ -197,8 +200,10 @@ def orthog_tune(
     root:str='.', # the choice is written to its folder results/tune
 ):
     "Choose the learning rate on the three tasks set aside for tuning; orthog_run --tuned uses it."
-    job = parse_extra(extra, Job(benchmark, closest(method, methods, 'method'), 0, dict(width=width) if width else {}))
-    rates = [float(v) for v in lrs.split(',')] if lrs else None
+    job = parse_extra(extra, Job(benchmark, closest(method, methods, 'method'), 0, dict(width=width) if width is not None else {}))
+    check_range('seeds', seeds, 1, 1000)
+    try: rates = [float(v) for v in lrs.split(',')] if lrs else None
+    except ValueError: raise InputError(f'lrs={lrs!r}: write learning rates as numbers with commas between, e.g. 0.03,0.1') from None
     kept = tune(job, root, rates, seeds, epochs, workers=workers, threads=threads, device=device, scheduler=scheduler)
     for lr,a in zip(kept['lrs'], kept['accuracy']): print(f'lr {lr:<6g} accuracy {100*mean_std(a)[0]:5.1f} %' + (' <- chosen' if lr==kept['lr'] else ''))
     path = job.tune_path(root); plot_tuning(kept).figure.savefig(path.with_suffix('.svg'))
@@ -211,7 +216,7 @@ def orthog_verify(
     device:str='auto', # auto, cpu, cuda, …
 ):
     "Do a run again from its result file; exit code 1 if the accuracy matrix is not the same."
-    then = Result.load(result); torch.set_num_threads(then.threads or 1)
+    then = Result.load(result); check_range('threads', then.threads or 1, 1, 1024); torch.set_num_threads(then.threads or 1)
     with free_device(device) as dev: says = differences(then, rerun(then, device=dev))
     print(f'{result}: ' + ('NOT the same\n  ' + '\n  '.join(says) if says else 'the same accuracy matrix, to the last bit'))
     return int(bool(says))

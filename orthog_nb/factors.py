@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['get_grad', 'set_grad', 'factor_delta', 'cayley_factors', 'costs', 'pays', 'Pass', 'as_rows', 'input_rows',
            'fold_rows', 'factors', 'layer_grads', 'adds_to_grad', 'Tap', 'Factored', 'mixed', 'rows_of', 'tapped',
-           'FactoredSGD', 'check_factors']
+           'peek_grad', 'FactoredSGD', 'check_factors']
 
 # %% ../nbs/04b_factors.ipynb #66cec8b6
 import math
+from functools import reduce
 from inspect import unwrap
 import torch, torch.nn.functional as F
 from torch import nn, Tensor
@@ -235,6 +236,17 @@ def form_grad(self:Factored, why:str=''):
             o.check(); self.why = why
             G = layer_grads(o.get('dy'), o.get('x'), self, o.conv, [False, True, False])[1]
             self.grad = G if self.grad is None else self.grad + G
+
+@torch.no_grad()
+def peek_grad(
+    p:Tensor, # a parameter
+    since:int=0, # leave out so many of its factors
+)->Tensor: # None where there is none
+    "The gradient of a weight without using up its factors: looking on does not change the step."
+    if type(p) is not Factored: return p.grad
+    with torch._C.DisableTorchFunctionSubclass(): parts = [] if p.grad is None else [p.grad]
+    parts += [layer_grads(o.get('dy'), o.get('x'), p.detach(), o.conv, [False, True, False])[1] for o in (p.passes or [])[since:]]
+    return reduce(torch.add, parts) if parts else None
 
 # %% ../nbs/04b_factors.ipynb #c2684e35
 class FactoredSGD(StiefelSGD):

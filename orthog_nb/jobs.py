@@ -6,7 +6,7 @@
 __all__ = ['Job', 'load_results', 'save_result', 'drop_checkpoint', 'rerun', 'differences']
 
 # %% ../nbs/13b_jobs.ipynb #b6b2368b
-import inspect, json, shlex, sys
+import inspect, json, os, shlex, sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -44,7 +44,7 @@ def matches(self:Job, config:dict)->bool:
     if any(config.get(k) != v for k,v in mine.items()): return False
     known,want = known_settings(self.method),settings(self.benchmark, self.method, **self.settings)
     return (config.keys() <= {*mine, *known, 'stream'} and all(config.get(k, known[k])==v for k,v in want.items())
-            and all(config['stream'].get(k)==v for k,v in self.stream_args.items() if v is not None))
+            and all(config.get('stream', {}).get(k)==v for k,v in self.stream_args.items() if v is not None))
 
 # %% ../nbs/13b_jobs.ipynb #54eff6c7
 @patch
@@ -82,7 +82,7 @@ def key(self:Job)->str:
 
 # %% ../nbs/13b_jobs.ipynb #58e9933a
 @lru_cache(maxsize=None)
-def _load(path, when):
+def _load(path, when:int): # of its last change
     try: return Result.load(path)
     except InputError as e: print(e, file=sys.stderr)
 
@@ -90,7 +90,7 @@ def load_results(
     root='.', # results are in its folder `results/runs`
 )->list:
     "Every readable `Result` below a folder; what cannot be read is named, once."
-    return [r for p in sorted(Path(root).glob('results/runs/*.json')) if (r := _load(p.resolve(), p.stat().st_mtime_ns))]
+    return [r for p in sorted(Path(root).glob('results/runs/*.json')) if (r := _load(p.absolute(), os.lstat(p).st_mtime_ns))]
 
 @patch
 def find(self:Job, results:list):
@@ -113,15 +113,19 @@ def rerun(
     **kw, # device, quiet: see `learn`
 )->Result:
     "Do a run again from its manifest, keeping nothing."
-    c = dict(result.config); s,name = c.pop('stream'),closest(c.pop('benchmark').removesuffix('_tuning'), streams, 'benchmark')
-    knows = inspect.signature(streams[name]).parameters
-    stream = make_stream(name, **{k: v for k,v in s.items() if k in knows and not (k=='tasks' and s['name'] != name)})
-    return learn(stream if s['name']==name else stream.tuning_stream(), **c, **kw)
+    name = closest(result.benchmark.removesuffix('_tuning'), streams, 'benchmark'); tuning = name != result.benchmark
+    c = {k: v for k,v in result.config.items() if k not in ('stream','benchmark')} | dict(method=result.method, seed=result.seed)
+    for k in c: closest(k, ['method','seed','batch','epochs', *known_settings(result.method)], 'setting in the manifest')
+    s = result.config.get('stream', {}); s = s.get('of') if tuning else s
+    if not isinstance(s, dict): raise InputError('the manifest does not say which stream was learned; run the benchmark again')
+    stream = make_stream(name, **{k: v for k,v in s.items() if k in Job(name, result.method).stream_args})
+    return learn(stream.tuning_stream() if tuning else stream, **c, **kw)
 
 # %% ../nbs/13b_jobs.ipynb #10119745
 def differences(a:Result, b:Result)->list:
     "In words, what differs between a result and its repetition; empty if they agree."
     says = [f'{what} differs: {x} then, {y} now' for what,x,y in (('the stream', a.stream_hash[:8], b.stream_hash[:8]), ('the data', a.data_hash[:8], b.data_hash[:8])) if x != y]
-    if a.R != b.R: says.append(f'R differs by up to {(a.matrix-b.matrix).abs().nan_to_num().max():.2g}, accuracy by {b.accuracy-a.accuracy:+.2g}')
+    if len(a.R) != len(b.R): says.append(f'R has {len(a.R)} rows then, {len(b.R)} now')
+    elif a.R != b.R: says.append(f'R differs by up to {(a.matrix-b.matrix).abs().nan_to_num().max():.2g}, accuracy by {(b.accuracy or 0)-(a.accuracy or 0):+.2g}')
     env = [f'{k} {x} then, {y} now' for k,x,y in [('device', a.device, b.device), ('threads', a.threads, b.threads), *((k, v, b.versions.get(k)) for k,v in a.versions.items())] if x != y]
     return says + env if says else []

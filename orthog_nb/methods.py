@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from fastcore.basics import patch, store_attr
 from .core import InputError, generator
 from .projection import Subspaces
-from .optim import StiefelSGD, stiefel_groups
+from .optim import stiefel_groups
+from .factors import Factored, FactoredSGD, peek_grad
 from .memory import RingMemory
 from .models import model_for
 
@@ -39,11 +40,11 @@ class Method:
     "A continual learner: a network, an optimiser, and what it does with a batch."
     memory,watch,joint = None,None,False
     defaults = dict(mnist=dict(lr=.1), cifar=dict(lr=.03), mini=dict(lr=.03))  # paper, App. D
-    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical', retraction='exact', guard=None, infer_task=False):
+    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical', retraction='exact', guard=None, infer_task=False, fast=False):
         store_attr()
         if lr_decay not in (None, 'per_task'): raise InputError(f"lr_decay={lr_decay!r} is not known; use None or 'per_task'")
         self.params = [p for p in model.parameters() if p.requires_grad]
-        self.opt = (StiefelSGD(stiefel_groups(model), lr, metric=metric, retraction=retraction, guard=guard) if stiefel
+        self.opt = (FactoredSGD(stiefel_groups(model), lr, metric=metric, retraction=retraction, guard=guard) if stiefel
                     else torch.optim.SGD(self.params, lr))
 
 # %% ../nbs/09_methods.ipynb #b8739657
@@ -58,17 +59,45 @@ def loss(self:Method, x, y, t)->Tensor:
     return F.cross_entropy(self.model(x, t), y)
 
 @patch
+def backward(self:Method, x, y, t)->Tensor:
+    "Add the gradient of the loss to `.grad`; the loss."
+    loss = self.loss(x, y, t); loss.backward()
+    return loss.detach()
+
+@patch
+def descend(self:Method, x, y, t)->Tensor:
+    "One step of SGD on a batch; the loss before it."
+    self.opt.zero_grad()
+    loss = self.backward(x, y, t); self.opt.step()
+    return loss
+
+@patch
 def observe(self:Method, x, y, t)->Tensor:
     "Learn from one batch; the loss before the step."
-    self.opt.zero_grad()
-    loss = self.loss(x, y, t)
-    loss.backward(); self.opt.step()
-    return loss.detach()
+    return self.descend(x, y, t)
 
 @patch
 def end_task(self:Method, t:int, task=None):
     "Task `t` is over: what was kept of it may be replayed from now on."
     if self.memory is not None: self.memory.end_task(t)
+
+# %% ../nbs/09_methods.ipynb #782a6d30
+@patch
+def put_aside(self:Method)->list: # of (gradient, factors kept; None for an ordinary parameter)
+    "The gradients so far: ordinary ones are taken out of `.grad`, factors stay for the step."
+    kept = [len(p.passes) if isinstance(p, Factored) else None for p in self.params]
+    past = [(G.clone() if n==0 else G, n) for G,n in ((peek_grad(p), n) for p,n in zip(self.params, kept))]
+    for p,n in zip(self.params, kept):
+        if n is None: p.grad = None
+    return past
+
+@patch
+def show(self:Method, t:int, past:list):
+    "Let the watchers see both gradients, then leave their sum for the step."
+    now = [peek_grad(p, n or 0) for p,(_,n) in zip(self.params, past)]
+    self.watch(t, [g-b if n==0 else g for g,(b,n) in zip(now, past)], [b for b,_ in past])
+    both = [(g, b) for g,(b,n) in zip(now, past) if n is None]
+    torch._foreach_add_(*map(list, zip(*both)))
 
 # %% ../nbs/09_methods.ipynb #46aa6657
 @patch
@@ -154,9 +183,11 @@ class ERRing(Method):
 @patch
 def observe(self:ERRing, x, y, t):
     "One step on the joined batch, then remember."
-    xs,ys,ts = self.joined(x, y, t)
-    if self.separate and len(xs) > len(x): loss = self.two_steps(xs, ys, ts, len(x))
-    else: loss = Method.observe(self, xs, ys, ts)
+    xs,ys,ts = self.joined(x, y, t); n = len(x)
+    if self.separate and len(xs) > n: loss = self.two_steps(xs, ys, ts, n)
+    else:
+        if self.watch and len(xs) > n: self.watch(t, lambda: self.apart(xs, ys, ts, n))
+        loss = self.descend(xs, ys, ts)
     self.memory.add(x, y, t)
     return loss
 
@@ -171,12 +202,26 @@ def joined(self:ERRing, x, y, t):
 def two_steps(self:ERRing, xs, ys, ts, n:int):
     "Two passes, one update: memory first, then the current batch, as orthog does."
     self.opt.zero_grad()
-    self.loss(xs[n:], ys[n:], ts[n:]).backward()
-    loss = self.loss(xs[:n], ys[:n], ts[:n])
-    loss.backward(); self.opt.step()
-    return loss.detach()
+    self.backward(xs[n:], ys[n:], ts[n:])
+    past = self.put_aside() if self.watch else None
+    loss = self.backward(xs[:n], ys[:n], ts[:n])
+    if past: self.show(int(ts[0]), past)
+    self.opt.step()
+    return loss
 
 methods['er_ring'] = ERRing
+
+# %% ../nbs/09_methods.ipynb #632a9134
+@patch
+def apart(self:ERRing, xs, ys, ts, n:int)->tuple: # gradients of the first n examples, and of the others
+    "The two gradients inside a joined batch; nothing of the learner changes."
+    held = [b.clone() for b in self.model.buffers()]
+    with torch.random.fork_rng():
+        z = self.model(xs, ts)
+        losses = F.cross_entropy(z[:n], ys[:n]), F.cross_entropy(z[n:], ys[n:])
+        grads = tuple(torch.autograd.grad(l, self.params, retain_graph=True) for l in losses)
+    for b,h in zip(self.model.buffers(), held): b.copy_(h)
+    return grads
 
 # %% ../nbs/09_methods.ipynb #cc72f26c
 deep = dict(memory=1, replay=True, projection=True, stiefel=True, init='orthonormal', metric='euclidean', lr_decay='per_task')
@@ -192,20 +237,19 @@ class Orthog(Method):
 def replayed(self:Orthog):
     "Alg. 1 l.5-8: the gradient of one past task, under its own projection, left in `.grad`."
     k,x,y = self.memory.sample_task(self.gens['memory'])
-    self.loss(x, y, k).backward()
+    self.backward(x, y, k)
 
 @patch
 def observe(self:Orthog, x, y, t):
     "Alg. 1 l.5-21: two passes, one update, remember."
-    self.opt.zero_grad()
-    past = self.memory is not None and len(self.memory.tasks) > 0
-    if past: self.replayed()
-    before = [p.grad.clone() for p in self.params] if past and self.watch else None
-    loss = self.loss(x, y, t)
-    loss.backward()
-    if before: self.watch(t, [p.grad-b for p,b in zip(self.params, before)], before)
-    self.opt.step()
+    if self.memory is None or not self.memory.ends: loss = self.descend(x, y, t)
+    else:
+        self.opt.zero_grad(); self.replayed()
+        before = self.put_aside() if self.watch else None
+        loss = self.backward(x, y, t)
+        if before: self.show(t, before)
+        self.opt.step()
     if self.memory is not None: self.memory.add(x, y, t)
-    return loss.detach()
+    return loss
 
 methods['orthog'] = Orthog

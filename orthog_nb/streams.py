@@ -135,7 +135,7 @@ def one_head(name, seed, images, pool, tasks, samples, pixels, **config)->Stream
 def check_range(what, value, low, high):
     "Raise an `InputError` if a number is out of its range."
     if not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f'{what} must be a whole number from {low:,} to {high:,}, not {value!r}')
+        raise InputError(f'{what} must be a whole number from {low:,} to {high:,}, not {str(value)[:50]!r}; choose another')
 
 # %% ../nbs/06_streams.ipynb #23b8e598
 def permuted(t, n, g):
@@ -249,6 +249,7 @@ def make_stream(
         near = difflib.get_close_matches(str(name), streams, 1, 0)[0]
         raise InputError(f'there is no stream {name!r}; did you mean {near}? There are {", ".join(streams)}')
     knows = inspect.signature(streams[name]).parameters
+    check_range('seed', seed, 0, 2**63-1)
     for k in kwargs:
         if k not in knows: raise InputError(f'{name} has no argument {k!r}; it takes {", ".join(knows)}')
     return streams[name](seed, **kwargs)

@@ -15,10 +15,11 @@ import joblib, torch
 from filelock import FileLock, Timeout
 from fastcore.basics import patch
 from . import __version__
-from .core import InputError, Progress, atomic_write, default_device, subplots
+from .core import InputError, Progress, atomic_write, default_device, subplots, writing
 from .methods import methods
 from .metrics import mean_std
-from .training import Result, settings, versions
+from .streams import check_range
+from .training import Result, read_small, settings, versions
 from .jobs import Job, drop_checkpoint, load_results, save_result
 
 # %% ../nbs/13c_sweeps.ipynb #73f103f1
@@ -129,6 +130,7 @@ def scatter(
     quiet:bool=False, # no progress
 ): # yields (job, result, error) as they are ready
     "Do jobs in many processes."
+    for k,v in dict(workers=workers, threads=threads).items(): v is None or check_range(k, v, 1, 1024)
     cores,gpus = joblib.cpu_count(),torch.cuda.device_count() if device=='auto' else 0
     workers = workers or gpus or (cores if default_device(device).type=='cpu' else 1)
     kw = dict(root=str(root), device=device, threads=threads or (1 if scheduler else max(1, cores//workers)), version=__version__)
@@ -162,11 +164,12 @@ def tune(
     tries = [replace(job, seed=s, settings=job.settings | dict(lr=lr), stream={k: v for k,v in job.stream.items() if k != 'seed'}, epochs=epochs, tuning=True) for lr in lrs for s in range(seeds)]
     got = {(j.settings['lr'], j.seed): (r, error) for j,r,error in scatter(tries, root, **kw)}
     if not any(r for r,_ in got.values()): raise InputError(f'no rate could be tried: {next(iter(got.values()))[1]}')
+    if not any(r for r,_ in got.values()): raise InputError(f'no learning rate could be tried: {next(e for _,e in got.values())}')
     acc = [[r.accuracy if (r := got[lr,s][0]) else 0. for s in range(seeds)] for lr in lrs]
     means = [mean_std(a)[0] for a in acc]
     kept = dict(schema=1, benchmark=job.benchmark, method=job.method, settings=settings(job.benchmark, job.method, **job.settings), epochs=epochs, lrs=lrs, accuracy=acc,
                 lr=lrs[means.index(max(means))], failed={f'lr={lr} seed={s}': e for (lr,s),(_,e) in got.items() if e}, versions=versions())
-    with atomic_write(job.tune_path(root)) as f: f.write(json.dumps(kept, indent=1).encode())
+    with writing(job.tune_path(root)), atomic_write(job.tune_path(root)) as f: f.write(json.dumps(kept, indent=1).encode())
     for r,_ in got.values(): r and drop_checkpoint(r, root)
     return kept
 
@@ -175,9 +178,9 @@ def tune(
 def resolve(self:Job, root)->Job:
     "The job with its tuned rate filled in; unchanged where it does not ask for one."
     if self.settings.get('lr') != 'tuned': return self
-    try: return replace(self, settings=self.settings | dict(lr=json.loads(self.tune_path(root).read_text())['lr']))
+    try: return replace(self, settings=self.settings | dict(lr=float(json.loads(read_small(self.tune_path(root)))['lr'])))
     except FileNotFoundError: raise InputError(f"no rate was tuned for this row yet: {self.tune_command}") from None
-    except (ValueError, KeyError): raise InputError(f"{self.tune_path(root)}: not a readable tuning; delete it and run orthog_tune again") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError): raise InputError(f"{self.tune_path(root)}: not a readable tuning; delete it and run orthog_tune again") from None
 
 # %% ../nbs/13c_sweeps.ipynb #37b2d5cb
 def plot_tuning(kept:dict, ax=None):

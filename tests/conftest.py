@@ -1,5 +1,5 @@
 """Fixtures that several test files share."""
-import os, shutil, sys
+import json, os, shutil, sys, time
 from pathlib import Path
 import pytest
 
@@ -7,7 +7,8 @@ root = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(root/'docs'))
 
 def pytest_addoption(parser):
-    parser.addoption('--soak', action='store_true', help='also run the long fault tests')
+    parser.addoption('--soak', action='store_true', help='also run the long fault tests, and write results/bench/soak.json')
+    parser.addoption('--minutes', type=float, default=float(os.environ.get('SOAK_MINUTES', 60)), help='how long the soak learns without a pause')
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'soak: a long test, run only with --soak')
@@ -16,6 +17,24 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption('--soak'): return
     for item in items:
         if 'soak' in item.keywords: item.add_marker(pytest.mark.skip(reason='long: run with --soak'))
+
+class Figures(dict):
+    "What the long fault tests counted."
+    def add(self, part, **counts):
+        for k,n in counts.items(): self.setdefault(part, {}); self[part][k] = self[part].get(k, 0) + n
+
+counted,began = Figures(),time.time()
+
+@pytest.fixture(scope='session')
+def figures(): return counted
+
+def pytest_sessionfinish(session):
+    "A soak leaves its figures behind, also if something failed."
+    if not session.config.getoption('--soak') or 'soak' not in counted: return
+    from orthog_nb.core import atomic_write
+    from orthog_nb.training import versions
+    said = dict(counted, tests=dict(run=session.testscollected, failed=session.testsfailed), minutes=round((time.time()-began)/60, 1), versions=versions())
+    with atomic_write(root/'results'/'bench'/'soak.json') as f: f.write(json.dumps(said, indent=1).encode() + b'\n')
 
 @pytest.fixture(scope='session')
 def data_root():

@@ -1,47 +1,37 @@
-"A run killed at any moment and started again gives the matrix of an undisturbed one, to the bit."
-import json, os, random, signal, subprocess, sys, time
+"""A run killed at any moment and started again gives the matrix of an undisturbed one, to the bit.
+
+    pytest tests/test_kill.py           # at least ten kills: every method
+    pytest tests/test_kill.py --soak    # twenty of each
+"""
+import random, signal, time
 from pathlib import Path
 import pytest
+from victim import Nursery, cases, places
 
-here = Path(__file__).parent
-cases = [('orthog','all'), ('er_ring','mnist'), ('ewc','mnist'), ('mer','mnist'), ('vcl_random','mnist'), ('agem','mnist'), ('orthog','mnist'), ('finetune','mnist'), ('vcl','mnist'), ('multitask','mnist')]
+@pytest.fixture(scope='module')
+def nursery(): return Nursery()
 
-def start(root, method, kind):
-    env = dict(os.environ, OMP_NUM_THREADS='1')
-    p = subprocess.Popen([sys.executable, here/'victim.py', root, method, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    assert p.stdout.readline().strip() == 'ready', p.stderr.read()
-    return p
+def litter(root): return [p for p in Path(root).rglob('*') if p.name.endswith('.part')]
 
-def finish(p):
-    out = p.stdout.read()  # not communicate(): it would lose what readline has buffered
-    assert p.wait() == 0, p.stderr.read()
-    return json.loads(out)
-
-def kill_until_done(root, method, kind, kills, rng, longest):
-    "Kill up to `kills` times at random moments, then let it finish."
-    done = 0
-    for _ in range(kills):
-        p = start(root, method, kind)
-        try: p.wait(rng.uniform(0, longest))
-        except subprocess.TimeoutExpired: p.send_signal(rng.choice([signal.SIGKILL, signal.SIGTERM])); p.wait(); done += 1
-        p.stdout.close(); p.stderr.close()
-        if list((Path(root)/'results'/'runs').glob('*.json')): break
-    return finish(start(root, method, kind)), done
-
-@pytest.mark.parametrize('method,kind', cases[:5])
-def test_killed_and_resumed(method, kind, tmp_path):
-    t = time.time(); whole = finish(start(tmp_path/'whole', method, kind)); longest = max(time.time()-t-2, .5)
-    rng = random.Random(f'{method}{kind}')
-    R,kills = kill_until_done(tmp_path/'killed', method, kind, 2, rng, longest)
-    assert R == whole
-    assert not list((tmp_path/'killed').rglob('*.part')) or kills
+@pytest.mark.parametrize('i,method,kind', [(i, *c) for i,c in enumerate(cases[:10])])
+def test_killed_and_resumed(nursery, i, method, kind, tmp_path):
+    "Every method once, each at another place."
+    whole,place = nursery.whole(tmp_path/'whole', method, kind),places[i % 6]
+    joint = method=='multitask'
+    n = 1 if joint or place=='result' else dict(step=95, end=2, evaluate=3, checkpoint=3, moved=5).get(place, 2)
+    sig = signal.SIGKILL if i % 2 else signal.SIGTERM
+    assert nursery.kill(tmp_path/'killed', method, kind, place, n, sig, i % 4==0, 0)
+    assert nursery.whole(tmp_path/'killed', method, kind) == whole
+    assert not litter(tmp_path)
 
 @pytest.mark.soak
 @pytest.mark.parametrize('method,kind', cases)
-def test_killed_often(method, kind, tmp_path):
-    whole = finish(start(tmp_path/'whole', method, kind))
-    rng,kills,n = random.Random(0),0,0
+def test_killed_often(nursery, method, kind, tmp_path, figures):
+    start,whole = time.time(),nursery.whole(tmp_path/'whole', method, kind); longest = time.time()-start
+    rng,kills,life = random.Random(f'{method}{kind}'),0,0
     while kills < 20:
-        R,k = kill_until_done(tmp_path/f'killed{n}', method, kind, 6, rng, 1.5)
-        assert R == whole
-        kills,n = kills+k,n+1
+        root = tmp_path/f'life{life}'; life += 1
+        for place,n in nursery.kill_often(root, method, kind, 7, rng, longest).items(): figures.add('kills', **{place: n}); kills += n
+        same = nursery.whole(root, method, kind) == whole
+        figures.add('kills', lives=1, differences=int(not same), litter=len(litter(root)))
+        assert same and not litter(root)
