@@ -42,7 +42,9 @@ def part(
     rows = [r | dict(settings=common | r['settings']) for r in rows]
     return dict(benchmarks=benchmarks.split(), rows=rows, seeds=seeds)
 
-def rows_of(methods:str)->list: return [row(m) for m in methods.split()]
+def rows_of(methods:str)->list:
+    "One row for each name in a string."
+    return [row(m) for m in methods.split()]
 
 # %% ../nbs/14_experiments.ipynb #dc145495
 presets = dict(

@@ -142,8 +142,12 @@ class PickledArray:
     def __init__(self, *_): self.value = None
     def __setstate__(self, state): self.value = as_array(state[4], state[2], state[1], 'F' if state[3] else 'C')
 
-def as_array(data, kind, shape, order='C'): return np.frombuffer(data, kind.dtype()).reshape(shape, order=order)
-def as_text(s): return s.decode('latin1') if isinstance(s, bytes) else s
+def as_array(data, kind, shape, order='C'):
+    "Bytes as an array."
+    return np.frombuffer(data, kind.dtype()).reshape(shape, order=order)
+def as_text(s):
+    "A name, whether it was kept as bytes or as text."
+    return s.decode('latin1') if isinstance(s, bytes) else s
 
 # %% ../nbs/05b_files.ipynb #ecd7197c
 class ArrayUnpickler(pickle._Unpickler):

@@ -105,6 +105,7 @@ def save_result(result:Result, root)->Path:
     return path
 
 def drop_checkpoint(result:Result, root):
+    "Remove the checkpoints of a finished run."
     for p in (Path(root)/'runs'/stem(result.config)).glob('state.*'): p.unlink()
 
 # %% ../nbs/13b_jobs.ipynb #177785e3

@@ -241,7 +241,7 @@ def add_param_group(
     param_group:dict, # as in torch, with the keys of `StiefelSGD`
 ):
     "As in torch; weights for the manifold are checked."
-    Optimizer.add_param_group(self, param_group)
+    Optimizer.add_param_group(self, dict(param_group))
     g = self.param_groups[-1]; exact = g['retraction'] == 'exact'
     if g['guard'] is None and not exact: g['guard'] = .5
     if g['renorm_every'] is None: g['renorm_every'] = 50 if exact else 0

@@ -103,7 +103,7 @@ def hash(self:Stream)->str:
     h = hashlib.sha256(self.name.encode())
     for task in [*self.tuning, *self.tasks]:
         h.update(repr((task.t, task.classes)).encode())
-        for o in (task.train_ids, task.test_ids, task.pixels): h.update(b'-' if o is None else o.numpy())
+        for o in (task.train_ids, task.test_ids, task.pixels): h.update(b'-' if o is None else o.contiguous().numpy())
     return h.hexdigest()
 
 # %% ../nbs/06_streams.ipynb #cc83921e

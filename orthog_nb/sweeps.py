@@ -77,7 +77,9 @@ def local(jobs:list, workers:int, **kw): # yields (index, (result, error))
         except joblib.externals.loky.process_executor.TerminatedWorkerError: pass
     for i in left: yield i, (None, 'its worker was killed three times; is there enough memory?')
 
-def numbered(i, job, kw): return i, work(job, **kw)
+def numbered(i, job, kw):
+    "A job's place beside what came of it."
+    return i, work(job, **kw)
 
 # %% ../nbs/13c_sweeps.ipynb #cda983b4
 def remote(jobs:list, scheduler:str, **kw): # yields (index, (result, error))
