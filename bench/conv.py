@@ -3,8 +3,8 @@
     python bench/conv.py                     # widths 20 and 64, batches of 10 and 20 images of 32×32
     python bench/conv.py --widths 20 --rounds 20
 
-Writes results/bench/conv.json. One thread, CPU seconds, medians of rounds in which every competitor runs once; ratios to the plain form.
-`torch.compile` needs a C++ compiler; where there is none its rows are left out and the reason is kept.
+Writes results/bench/conv.json. One thread, CPU seconds, medians of rounds in which every competitor runs once; ratios to channels first.
+`torch.compile`, tried at batch 10, needs a C++ compiler; where there is none its rows are left out and the reason is kept.
 """
 import argparse, copy, json, platform, statistics, time
 from pathlib import Path
@@ -13,17 +13,19 @@ import torch, torch.nn.functional as F
 from orthog_nb.core import atomic_write
 from orthog_nb.models import resnet18
 
-def competitors(net):
-    "The same network: as it is, with channels last, compiled."
-    last = copy.deepcopy(net).to(memory_format=torch.channels_last); last.normalise = lambda x: net.normalise(x).contiguous(memory_format=torch.channels_last)
-    compiled = copy.deepcopy(net); compiled.body = torch.compile(compiled.body)
-    return {'plain': net, 'channels last': last, 'compiled': compiled}
+def competitors(net, compile):
+    "The same network: channels first, channels last (ours), kernels in that order too, compiled."
+    first,kernels,compiled = (copy.deepcopy(net) for _ in range(3))
+    first.normalise = lambda x: net.normalise(x).contiguous()
+    kernels.to(memory_format=torch.channels_last)
+    compiled.body = torch.compile(compiled.body)
+    return {'channels first': first, 'channels last': net, 'channels last, kernels too': kernels} | ({'channels last, compiled': compiled} if compile else {})
 
 def measure(width, batch, rounds):
     torch.manual_seed(0); info = SimpleNamespace(shape=(3,32,32), classes=100, masks=None, mean=torch.zeros(3,1,1), std=torch.ones(3,1,1))
     x,y = torch.randint(0, 256, (batch,3,32,32), dtype=torch.uint8), torch.randint(0, 100, (batch,))
     def step(net): F.cross_entropy(net(x), y).backward()
-    nets,row,left_out = competitors(resnet18(info, width=width)),dict(width=width, batch=batch, rounds=rounds),{}
+    nets,row,left_out = competitors(resnet18(info, width=width), batch==10),dict(width=width, batch=batch, rounds=rounds),{}
     for name in list(nets):
         t = time.perf_counter()
         try: step(nets[name])
@@ -33,7 +35,7 @@ def measure(width, batch, rounds):
     times = {name: [] for name in nets}
     for _ in range(rounds):
         for name,net in nets.items(): t = time.process_time(); step(net); times[name].append(time.process_time()-t)
-    plain = statistics.median(times['plain'])
+    plain = statistics.median(times['channels first'])
     return row | dict(milliseconds=round(1000*plain, 1), ratio={name: round(statistics.median(v)/plain, 3) for name,v in times.items()}, left_out=left_out)
 
 if __name__ == '__main__':

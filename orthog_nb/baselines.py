@@ -32,7 +32,7 @@ def observe(self:EWC, x, y, t):
     grads = [p.grad for p in self.params]
     self.accumulate(grads)
     if t: torch._foreach_addcmul_(grads, self.fisher, torch._foreach_sub(self.weights(), self.star), value=2*self.strength)
-    self.opt.step()
+    self.update()
     return loss
 
 @patch
@@ -75,7 +75,7 @@ def observe(self:AGEM, x, y, t):
     ref = self.reference() if self.memory.tasks else None
     loss = self.backward(x, y, t)
     if ref: self.correct(t, [p.grad for p in self.params], ref)
-    self.opt.step(); self.memory.add(x, y, t)
+    self.update(); self.memory.add(x, y, t)
     return loss
 
 @patch
@@ -92,7 +92,8 @@ def correct(self:AGEM, t, grads, ref):
     if self.watch: self.watch(t, grads, ref)
     dot = lambda a,b: sum((u*v).sum() for u,v in zip(a,b))
     coef = (dot(grads, ref) / dot(ref, ref).clamp_min(1e-30)).clamp(max=0)
-    for g,r in zip(grads, ref): g.sub_(coef*r)
+    if coef < 0:
+        for g,r in zip(grads, ref): g.sub_(coef*r)
 
 methods['agem'] = AGEM
 

@@ -240,9 +240,9 @@ def diagnose(
     "Do these tasks fight in this model? Gradient cosines and feature overlap for every layer."
     start = time.time(); named = [(n,p) for n,p in model.named_parameters() if p.requires_grad]
     if not named: raise InputError('the model has no trainable parameters: nothing can interfere')
-    tasks = take(loaders if isinstance(loaders, dict) else dict(enumerate(loaders)), batches)
-    held = {k: b.clone() for k,b in model.named_buffers()}; halves = []
+    held = {k: b.clone() for k,b in model.named_buffers()}
     with torch.random.fork_rng():
+        tasks = take(loaders if isinstance(loaders, dict) else dict(enumerate(loaders)), batches)
         try: halves = [half(model, [p for _,p in named], bs[i::2], loss, rows) for bs in tasks.values() for i in (0,1)]
         finally:
             for k,b in model.named_buffers(): b.copy_(held[k])

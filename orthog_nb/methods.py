@@ -65,10 +65,18 @@ def backward(self:Method, x, y, t)->Tensor:
     return loss.detach()
 
 @patch
+@torch.no_grad()
+def update(self:Method):
+    "Move the weights along `.grad`."
+    if self.stiefel: return self.opt.step()
+    moved = [p for p in self.params if p.grad is not None]
+    torch._foreach_add_(moved, [p.grad for p in moved], alpha=-self.opt.param_groups[0]['lr'])
+
+@patch
 def descend(self:Method, x, y, t)->Tensor:
     "One step of SGD on a batch; the loss before it."
-    self.opt.zero_grad()
-    loss = self.backward(x, y, t); self.opt.step()
+    for p in self.params: p.grad = None
+    loss = self.backward(x, y, t); self.update()
     return loss
 
 @patch
@@ -206,7 +214,7 @@ def two_steps(self:ERRing, xs, ys, ts, n:int):
     past = self.put_aside() if self.watch else None
     loss = self.backward(xs[:n], ys[:n], ts[:n])
     if past: self.show(int(ts[0]), past)
-    self.opt.step()
+    self.update()
     return loss
 
 methods['er_ring'] = ERRing
@@ -248,7 +256,7 @@ def observe(self:Orthog, x, y, t):
         before = self.put_aside() if self.watch else None
         loss = self.backward(x, y, t)
         if before: self.show(t, before)
-        self.opt.step()
+        self.update()
     if self.memory is not None: self.memory.add(x, y, t)
     return loss
 

@@ -77,7 +77,8 @@ def normalise(self:Net,
 )->Tensor: # same shape, in the dtype of the parameters
     "(x/255 − mean)/std for bytes; floats are taken to be divided by 255 already."
     x = (255*x if x.is_floating_point() else x) * self.scale
-    return x if self.shift is None else x - self.shift
+    if self.shift is not None: x = x - self.shift
+    return x if x.shape[1]==1 else x.contiguous(memory_format=torch.channels_last)
 
 # %% ../nbs/07_models.ipynb #079df94e
 @patch

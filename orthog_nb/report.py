@@ -304,7 +304,7 @@ def save_figure(fig, out:Path, name:str, caption:str, alt:str)->str: # HTML
 
 @command
 def orthog_report(
-    preset:str='table1_mnist,table1_released,table1_cifar,table1_cifar_full,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall', # presets, separated by commas
+    preset:str='table1_mnist,table1_released,table1_cifar,table1_cifar_full,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall,vcl', # presets, separated by commas
     root:str='.', # results are in its folder results/runs
     out:str='report', # folder to write
 ):

@@ -317,12 +317,12 @@ def load_state_dict(self:Run, d:dict):
 def restore(self:Run, d:dict):
     "Take over a state that is known to be of this run."
     if stem(json.loads(d['config'])) != stem(self.config): raise InputError("the checkpoint belongs to another configuration; start in another folder, or delete it")
+    if self.watch and len(d['watch']) != len(self.watch): raise InputError("the checkpoint was made with other watchers, which saw what these would miss; continue with the same ones, or delete it to start again")
     self.method.load_state_dict(d['method']); self.R.copy_(d['R'])
     (self.i,self.step,self.steps),(self.seconds,self.training) = map(int, d['at']),map(float, d['clock']); self.saved = self.steps
     torch.set_rng_state(d['rng'].cpu())
     if d['cuda'] and torch.cuda.is_available(): torch.cuda.set_rng_state_all([s.cpu() for s in d['cuda']])
-    for w,s in zip(self.watch, d['watch']):
-        if s is not None: w.load_state_dict(s)
+    for w,s in zip(self.watch, d['watch']): s is None or w.load_state_dict(s)
 
 # %% ../nbs/12_training.ipynb #4ca80203
 def versions()->dict:

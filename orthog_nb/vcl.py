@@ -36,13 +36,13 @@ class VCL(Method):
     "A Gaussian for every weight; the last task's posterior is the prior."
     defaults = dict(mnist=dict(lr=1e-3), cifar={}, mini={})
     coreset = False
-    def __init__(self, model, info, gens, logvar=-6., draws=5, passes=20, optimizer='adam', **kw):
+    def __init__(self, model, info, gens, logvar=-6., draws=5, passes=20, optimizer='adam', kl=1., restart=False, **kw):
         if any(isinstance(m, nn.Conv2d) for m in model.modules()): raise InputError("vcl is for fully connected networks (the MNIST and digits streams); it has no convolutional form")
         super().__init__(model, info, gens, **kw)
         self.mu,self.draws,self.passes,self.n,self.seen = self.params,draws,passes,1,0
         self.logvar = [torch.full_like(p, logvar, requires_grad=True) for p in self.mu]
         self.prior = [torch.zeros_like(p) for p in self.mu], [torch.zeros_like(p) for p in self.mu]
-        self.optimizer,self.core,self.ready = optimizer,[],None
+        self.optimizer,self.kl,self.restart,self.core,self.ready = optimizer,kl,restart,[],None
         self.opt = self.fresh_opt()
 
 # %% ../nbs/11_vcl.ipynb #0c2464f6
@@ -86,8 +86,9 @@ def add_kl_grad(self:VCL, mu0, logvar0, n):
 @patch
 def begin_task(self:VCL, t, task=None):
     "The divergence is shared out over the examples of the task."
+    if self.restart and t: self.opt = self.fresh_opt()
     Method.begin_task(self, t)
-    self.n,self.seen = (len(task.train_ids) if task is not None else 1),0
+    self.n,self.seen = (len(task.train_ids) if task is not None else 1)/self.kl,0
 
 @patch
 def observe(self:VCL, x, y, t):
@@ -109,7 +110,7 @@ def end_task(self:VCL, t, task=None):
     if not self.coreset: return
     state = self.opt.state_dict(); self.opt = self.fresh_opt()
     for _ in range(self.passes):
-        for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist(): self.step(*self.core[i], self.prior, 10*len(self.core))
+        for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist(): self.step(*self.core[i], self.prior, 10*len(self.core)/self.kl)
     self.ready = copy_(self.mu), copy_(self.logvar)
     self.opt = self.fresh_opt(); self.opt.load_state_dict(state)
     with torch.no_grad(): torch._foreach_copy_(self.mu, self.prior[0]); torch._foreach_copy_(self.logvar, self.prior[1])

@@ -13,6 +13,8 @@ golden = Path(__file__).with_name('golden.json')
 digit_methods = ['finetune','ewc','vcl','vcl_random','agem','mer','er_ring','orthog','multitask']
 cifar_methods = ['finetune','ewc','icarl','agem','mer','er_ring','orthog','multitask']
 
+gentle = dict(ewc=dict(every=10), orthog=dict(lr=.05), mer=dict(lr=.01))  # a Fisher after 30 steps; at the full rates the first steps of these two are chaotic even in float64
+
 def digits():
     s = rotated_digits(tasks=3)
     for t in s: t.train_ids = t.train_ids[:1000]
@@ -29,7 +31,7 @@ def measure(kind, method):
     finally: torch.set_default_dtype(torch.float32)
 
 def in_float64(kind, method):
-    r = learn(digits(), method, quiet=True) if kind=='digits' else learn(cifar(), method, width=8, quiet=True, **(dict(every=10) if method=='ewc' else {}))
+    r = learn(digits(), method, quiet=True) if kind=='digits' else learn(cifar(), method, width=8, quiet=True, **gentle.get(method, {}))
     return dict(accuracy=r.accuracy, forgetting=r.forgetting)
 
 def check(kind, method, tol):

@@ -59,6 +59,14 @@ def test_interrupted_run_has_seen_the_same(method, tmp_path):
     assert again.R == whole.R and again.watch == whole.watch
     assert again.watch['GradientCosines']['tasks']['n'] == ([0,2,2] if method == 'er_ring' else [0,6,6])
 
+def test_no_watcher_joins_halfway(tmp_path):
+    "A checkpoint of an unwatched run is not continued by watchers that missed its beginning; the other way round is fine."
+    from orthog_nb.core import InputError
+    make = lambda watch: Run(s, configure(s, 'er_ring', **net['er_ring']), torch.device('cpu'), watch)
+    s = colour(); seen,unseen = make(watchers()),make([])
+    with pytest.raises(InputError, match='other watchers'): seen.load_state_dict(unseen.state_dict())
+    unseen.load_state_dict(seen.state_dict())
+
 def test_memory_does_not_grow():
     "The state of the watcher has the size it started with, however long the run."
     s = colour(); run = Run(s, configure(s, 'orthog', **net['orthog']), torch.device('cpu'), [w := GradientCosines()])
@@ -83,7 +91,7 @@ def test_watching_a_run_that_was_done_unwatched(tmp_path, monkeypatch):
     path,_ = watch_cifar.watched('er_ring', 0, dict(width=4), tmp_path, quiet=True)
     d = json.loads(path.read_text())
     assert d['watch']['GradientCosines'] and d['R'] == plain.R and d['seconds'] == plain.seconds
-    d['watch'] = None; d['R'][0][0] += .01; path.write_text(json.dumps(d))
+    del d['check']; d['watch'] = None; d['R'][0][0] += .01; path.write_text(json.dumps(d))
     with pytest.raises(InputError, match='another R'): watch_cifar.watched('er_ring', 0, dict(width=4), tmp_path, quiet=True)
 
 @pytest.fixture(scope='module')
