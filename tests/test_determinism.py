@@ -1,5 +1,5 @@
 """The same seed gives the same bits: twice in a process and in two (resumed: test_kill.py; under joblib and Dask: test_sweep.py). The number of threads may change the last bits of sums, and nothing else."""
-import json, subprocess, sys
+import json, os, subprocess, sys
 from pathlib import Path
 import pytest, torch
 from orthog_nb.training import learn
@@ -20,15 +20,16 @@ def fingerprint(threads, method):
 import sys, json, hashlib, torch; sys.path.insert(0, {str(Path(__file__).parent)!r}); torch.set_num_threads({threads})
 from victim import stream
 from orthog_nb.training import Run, configure, drive
-s = stream('mnist', 2, 300, 100); run = Run(s, configure(s, {method!r}), torch.device('cpu'), quiet=True)
+s = stream('mnist', 2, 100, 50); run = Run(s, configure(s, {method!r}), torch.device('cpu'), quiet=True)
 sha = lambda d: hashlib.sha256(b''.join(v.numpy().tobytes() for v in d.values())).hexdigest()
-start = sha(run.method.model.state_dict()); drive(run, None, 10**9, None, None)
-print(json.dumps([s.hash, start, sha({{k: g.get_state() for k,g in run.method.gens.items()}}), run.method.memory.x.sum().item(), run.R.nan_to_num().tolist(), sha(run.method.model.state_dict())]))'''
-    r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True); assert r.returncode == 0, r.stderr
+start = run.method.model.head.weight.flatten().tolist(); drive(run, None, 10**9, None, None)
+print(json.dumps([start, s.hash, sha({{k: g.get_state() for k,g in run.method.gens.items()}}), run.method.memory.x.sum().item(), run.R.nan_to_num().tolist(), sha(run.method.model.state_dict())]))'''
+    r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=dict(os.environ, OMP_WAIT_POLICY='passive')); assert r.returncode == 0, r.stderr
     return json.loads(r.stdout)
 
 def test_threads(figures):
-    "Stream, first weights, draws and memory do not depend on the number of threads; for one number, no bit does on anything."
+    "Stream, draws and memory do not depend on the number of threads, and weights, from the first on (a QR decomposition), only by rounding; for one number of threads, no bit does on anything."
     one,again,two = fingerprint(1, 'er_ring'),fingerprint(1, 'er_ring'),fingerprint(2, 'er_ring')
-    assert one == again and one[:4] == two[:4]
+    assert one == again and one[1:4] == two[1:4]
+    torch.testing.assert_close(torch.tensor(one[0]), torch.tensor(two[0]), atol=1e-6, rtol=0)
     figures['threads'] = dict(same_weights=one[5] == two[5], R_differs_by=(torch.tensor(one[4])-torch.tensor(two[4])).abs().max().item())

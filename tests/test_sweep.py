@@ -92,6 +92,8 @@ def test_verify(tmp_path):
     path, = tmp_path.glob('results/runs/*.json')
     assert orthog_verify(str(path)) == 0
     d = json.loads(path.read_text()); d['R'][1][0] += .01; path.write_text(json.dumps(d))
+    with pytest.raises(InputError, match='damaged or edited'): orthog_verify(str(path))
+    d.pop('check'); path.write_text(json.dumps(d))
     rc,out,err = run('orthog_verify', str(path)); assert rc == 1 and 'NOT the same' in out and 'differs by up to 0.01' in out
     path.write_text('{')
     with pytest.raises(InputError, match='not a readable result'): orthog_verify(str(path))
