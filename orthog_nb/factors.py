@@ -5,11 +5,10 @@
 # %% auto #0
 __all__ = ['get_grad', 'set_grad', 'factor_delta', 'cayley_factors', 'costs', 'pays', 'Pass', 'as_rows', 'input_rows',
            'fold_rows', 'factors', 'layer_grads', 'adds_to_grad', 'Tap', 'Factored', 'mixed', 'rows_of', 'tapped',
-           'peek_grad', 'FactoredSGD', 'check_factors']
+           'Outer', 'inner', 'peek_grad', 'FactoredSGD', 'check_factors']
 
 # %% ../nbs/04b_factors.ipynb #66cec8b6
 import math
-from functools import reduce
 from inspect import unwrap
 import torch, torch.nn.functional as F
 from torch import nn, Tensor
@@ -237,16 +236,35 @@ def form_grad(self:Factored, why:str=''):
             G = layer_grads(o.get('dy'), o.get('x'), self, o.conv, [False, True, False])[1]
             self.grad = G if self.grad is None else self.grad + G
 
+# %% ../nbs/04b_factors.ipynb #1ec6457c
+class Outer:
+    "A gradient $D^\\top A$ that is kept as its factors."
+    def __init__(self, A:Tensor, D:Tensor, shape): self.A,self.D,self.shape = A,D,shape
+    def dense(self)->Tensor: return (self.D.mT @ self.A).view(self.shape)
+
+def inner(
+    a, b, # gradients of one weight: tensors or `Outer`
+)->Tensor: # a number
+    "Inner product of two gradients, @eq-factors-inner where both are factors."
+    if isinstance(a, Outer) and isinstance(b, Outer): return ((a.A @ b.A.mT) * (a.D @ b.D.mT)).sum()
+    a,b = (g.dense() if isinstance(g, Outer) else g for g in (a,b))
+    return torch.dot(a.flatten(), b.flatten())
+
+# %% ../nbs/04b_factors.ipynb #2e30bc31
 @torch.no_grad()
 def peek_grad(
     p:Tensor, # a parameter
     since:int=0, # leave out so many of its factors
-)->Tensor: # None where there is none
+    form:bool=True, # False: an `Outer` where there are factors only
+): # None where there is none
     "The gradient of a weight without using up its factors: looking on does not change the step."
     if type(p) is not Factored: return p.grad
-    with torch._C.DisableTorchFunctionSubclass(): parts = [] if p.grad is None else [p.grad]
-    parts += [layer_grads(o.get('dy'), o.get('x'), p.detach(), o.conv, [False, True, False])[1] for o in (p.passes or [])[since:]]
-    return reduce(torch.add, parts) if parts else None
+    with torch._C.DisableTorchFunctionSubclass(): formed = p.grad
+    passes,w = (p.passes or [])[since:],p.detach()
+    if not passes: return formed
+    A = torch.cat([input_rows(o.get('x'), w, o.conv).reshape(o.k, -1) for o in passes]); D = torch.cat([as_rows(o.get('dy')) for o in passes])
+    G = Outer(A, D, w.shape)
+    return G if formed is None and not form else G.dense() if formed is None else formed + G.dense()
 
 # %% ../nbs/04b_factors.ipynb #c2684e35
 class FactoredSGD(StiefelSGD):

@@ -15,11 +15,13 @@ import torch, torch.nn.functional as F
 from torch import Tensor, nn
 from fastcore.basics import patch
 from .core import InputError, as_tall, colors, subplots
+from .factors import inner
 from .memory import RingMemory
 
 # %% ../nbs/13_interference.ipynb #bca32e04
 class GradientCosines:
     "A watcher: how the gradients of the current and of past tasks lie to each other, for every kernel."
+    factors = True # gradients may come as their factors
     stats = 'mean','size','against','product' # of c: mean, mean of |c|, share below 0; mean inner product
     def __init__(self,
         every:int=10, # steps between two looks where looking takes passes of its own (er_ring); elsewhere every step counts
@@ -39,12 +41,12 @@ def begin(self:GradientCosines, method):
 
 # %% ../nbs/13_interference.ipynb #71c1a17e
 def products(
-    now:list, past:list, # gradients, tensor by tensor
+    now:list, past:list, # gradients, tensors or their factors
 )->tuple: # inner products, cosines: (L+1,) float64 on the CPU, the last of all tensors together
     "Inner products and cosines of two lists of gradients."
-    dots = torch.stack([torch.dot(a.flatten(), b.flatten()) for a,b in zip(now, past)])
-    dot,n,m = torch.stack([dots, *(torch.stack(torch._foreach_norm(list(g))) for g in (now,past))]).cpu().double()
-    dot,n2,m2 = (torch.cat([v, v.sum()[None]]) for v in (dot, n**2, m**2))
+    pairs = (now,past),(now,now),(past,past)
+    sums = torch.stack([torch.stack([inner(a, b) for a,b in zip(*pair)]) for pair in pairs]).cpu().double()
+    dot,n2,m2 = torch.cat([sums, sums.sum(1, keepdim=True)], 1)
     return dot, dot / (n2*m2).sqrt().clamp_min(1e-300)
 
 @patch

@@ -94,7 +94,7 @@ def end_task(self:Method, t:int, task=None):
 def put_aside(self:Method)->list: # of (gradient, factors kept; None for an ordinary parameter)
     "The gradients so far: ordinary ones are taken out of `.grad`, factors stay for the step."
     kept = [len(p.passes) if isinstance(p, Factored) else None for p in self.params]
-    past = [(G.clone() if n==0 else G, n) for G,n in ((peek_grad(p), n) for p,n in zip(self.params, kept))]
+    past = [(G.clone() if n==0 else G, n) for G,n in ((peek_grad(p, form=False), n) for p,n in zip(self.params, kept))]
     for p,n in zip(self.params, kept):
         if n is None: p.grad = None
     return past
@@ -102,7 +102,7 @@ def put_aside(self:Method)->list: # of (gradient, factors kept; None for an ordi
 @patch
 def show(self:Method, t:int, past:list):
     "Let the watchers see both gradients, then leave their sum for the step."
-    now = [peek_grad(p, n or 0) for p,(_,n) in zip(self.params, past)]
+    now = [peek_grad(p, n or 0, form=False) for p,(_,n) in zip(self.params, past)]
     self.watch(t, [g-b if n==0 else g for g,(b,n) in zip(now, past)], [b for b,_ in past])
     both = [(g, b) for g,(b,n) in zip(now, past) if n is None]
     torch._foreach_add_(*map(list, zip(*both)))

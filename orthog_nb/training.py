@@ -20,6 +20,7 @@ from torch import Tensor
 from fastcore.basics import patch, patch_to
 from .core import InputError, Progress, atomic_write, clear_parts, default_device, generator, set_seed, writing
 from .streams import Info, Stream, check_range, make_stream
+from .factors import Outer
 from .metrics import average_accuracy, forgetting, learning_accuracy
 from .methods import build, family, generators, methods
 from .fast import make_fast
@@ -256,7 +257,8 @@ def seen(self:Run, t, now, past=None):
     if callable(now):
         eyes = [w for w in eyes if self.step % getattr(w, 'every', 1) == 0]
         if eyes: now,past = now()
-    for w in eyes: w(t, self.step, now, past)
+    whole = lambda gs: [g.dense() if isinstance(g, Outer) else g for g in gs]
+    for w in eyes: w(t, self.step, *((now, past) if getattr(w, 'factors', False) else (whole(now), whole(past))))
 
 # %% ../nbs/12_training.ipynb #cd8a5529
 @patch
