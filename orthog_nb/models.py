@@ -64,7 +64,6 @@ class Net(nn.Module):
         if subspaces is not None and subspaces.dim != dim: raise InputError(f"subspaces of dimension {subspaces.dim} do not fit {dim} features; make Subspaces({dim}, tasks)")
         self.body,self.dim,self.subspaces,self.head = body,dim,subspaces,nn.Linear(dim, info.classes)
         self.init = kernels,classifier,bias
-        self.narrow = any(isinstance(m, nn.Conv2d) and m.kernel_size==(1,1) and m.in_channels < 16 for m in body.modules())
         init_(body, kernels, bias, generator); init_(self.head, classifier, bias, generator)
         mean,std = (torch.as_tensor(o, dtype=torch.get_default_dtype()) for o in (info.mean, info.std))
         self.register_buffer('scale', 1/(255*std))
@@ -78,8 +77,7 @@ def normalise(self:Net,
 )->Tensor: # same shape, in the dtype of the parameters
     "(x/255 − mean)/std for bytes; floats are taken to be divided by 255 already."
     x = (255*x if x.is_floating_point() else x) * self.scale
-    if self.shift is not None: x = x - self.shift
-    return x if x.shape[1]==1 or self.narrow and x.shape[-1] > 32 else x.contiguous(memory_format=torch.channels_last)
+    return x if self.shift is None else x - self.shift
 
 # %% ../nbs/07_models.ipynb #079df94e
 @patch
