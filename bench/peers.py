@@ -117,7 +117,8 @@ class Theirs:
         from torchvision.transforms import Compose, ToTensor
         return make(Pictures(task), transform=Compose([ToTensor(), PixelsPermutation(task.pixels)]), task_labels=0)
     def train(self, t, clock):
-        self.clock = clock; self.strategy.train(self.experiences[t], shuffle=False)
+        self.clock = clock
+        with warnings.catch_warnings(): warnings.simplefilter('ignore'); self.strategy.train(self.experiences[t], shuffle=False)
         return self.spent
     @torch.no_grad()
     def test(self, t):

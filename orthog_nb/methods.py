@@ -75,7 +75,9 @@ def update(self:Method):
 @patch
 def descend(self:Method, x, y, t)->Tensor:
     "One step of SGD on a batch; the loss before it."
-    for p in self.params: p.grad = None
+    if self.stiefel: self.opt.zero_grad()
+    else:
+        for p in self.params: p.grad = None
     loss = self.backward(x, y, t); self.update()
     return loss
 
