@@ -43,9 +43,9 @@ def test_stopped_and_continued(method, tmp_path):
         return original(self, *args)
     ByHand.factors = dies
     try:
-        with pytest.raises(KeyboardInterrupt): learn(short(), method, root=tmp_path, every=5, quiet=True, fast=True)
+        with pytest.raises(KeyboardInterrupt): learn(short(), method, root=tmp_path, save_every=5, quiet=True, fast=True)
     finally: ByHand.factors = original
-    assert learn(short(), method, root=tmp_path, every=5, quiet=True, fast=True).R == whole.R
+    assert learn(short(), method, root=tmp_path, save_every=5, quiet=True, fast=True).R == whole.R
 
 def test_manifest(tmp_path):
     "The result says how it was made, is kept apart from the plain one, and is made again the same way."
