@@ -142,7 +142,8 @@ def is_result(d)->bool:
     kinds,number = {f.name: (int,float) if f.type is float else f.type for f in fields(Result)},lambda v: isinstance(v, (int,float))
     must = ('benchmark','method','seed','R','config')
     if not isinstance(d, dict) or d.get('schema') != 1 or not {*must} <= d.keys() <= kinds.keys(): return False
-    if not all(isinstance(v, kinds[k]) or v is None and k not in must for k,v in d.items()): return False
+    may_be_none = {f.name for f in fields(Result) if f.default is None}
+    if not all(isinstance(v, kinds[k]) or v is None and k in may_be_none for k,v in d.items()): return False
     square = all(isinstance(row, list) and len(row)==len(d['R']) and all(v is None or number(v) for v in row) for row in d['R'])
     return square and len(d['R']) > 0 and isinstance(d['config'].get('stream', {}), dict) and all(map(number, (d.get('bytes') or {}).values()))
 
