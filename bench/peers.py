@@ -136,12 +136,12 @@ def third(who, clock, stream):
     for t in (0,1): who.train(t, clock)
     return (len(stream[2].train_ids)//10)/who.train(2, clock)
 
-def race(stream, rounds, threads, kinds, hp={}):
+def race(stream, rounds, threads, kinds, hp=lambda method: {}):
     "Steps a second of all competitors, alternating, for every shared method."
     torch.set_num_threads(threads); clock = time.process_time if threads==1 else time.perf_counter; rows = {}
     def make(kind, method):
         if kind.startswith('avalanche'): return Theirs(stream, method, ready=kind.endswith('ready'))
-        return Ours(stream, method, **speed_hp[method], **hp, **(dict(fast=True) if kind=='fast' else {}))
+        return Ours(stream, method, **speed_hp[method], **hp(method), **(dict(fast=True) if kind=='fast' else {}))
     for method in names:
         got = {k: [] for k in kinds}
         for _ in range(rounds):
@@ -161,7 +161,7 @@ def speed(a):
         save(f'speed_{n}', dict(rows=rows, rounds=a.rounds, steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()}))
 
 def resnet(a):
-    save('resnet', dict(rows=race(cut(split_cifar(tasks=3), 20, 100), a.rounds, 1, ('plain','avalanche ready'), dict(width=20)), rounds=a.rounds, steps=10, width=20))
+    save('resnet', dict(rows=race(cut(split_cifar(tasks=3), 20, 100), a.rounds, 1, ('plain','avalanche ready'), lambda m: dict(width=20) | (dict(memory=2) if m in ('er_ring','agem') else {})), rounds=a.rounds, steps=10, width=20))
 
 def peak(method, kind):
     "In a process of its own: how far three tasks push its resident memory above what stood before them, in bytes."
@@ -176,8 +176,7 @@ def memory(a):
     rows = {}
     for method in names:
         rows[method] = {k: json.loads(subprocess.run([sys.executable, __file__, 'peak', method, k], capture_output=True, text=True, check=True).stdout.splitlines()[-1]) for k in ('plain','fast','avalanche','avalanche ready')}
-        print(method, rows[method], flush=True)
-    save('memory', dict(rows=rows, steps=600))
+        print(method, rows[method], flush=True); save('memory', dict(rows=rows, steps=600))
 
 def whole(who, T):
     "Learn all tasks; accuracy and forgetting from the matrix, and CPU seconds of the steps."
