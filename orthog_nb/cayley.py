@@ -9,7 +9,7 @@ __all__ = ['guarded', 'inv_accretive', 'gram', 'exact_delta', 'check_shapes', 'c
 # %% ../nbs/03_cayley.ipynb #55d2cb92
 import torch
 from torch import Tensor
-from .core import InputError
+from .core import InputError, mm
 
 # %% ../nbs/03_cayley.ipynb #09334241
 def guarded(
@@ -31,9 +31,9 @@ def inv_accretive(
     p = M.shape[-1]; h = p//2
     if p <= leaf: return torch.linalg.inv_ex(M)[0]
     B,C = M[...,:h,h:],M[...,h:,:h]
-    P = inv_accretive(M[...,:h,:h], leaf); PB = P @ B
-    Q = inv_accretive(M[...,h:,h:] - C @ PB, leaf); QCP = Q @ (C @ P)
-    return torch.cat([torch.cat([P + PB @ QCP, -PB @ Q], -1), torch.cat([-QCP, Q], -1)], -2)
+    P = inv_accretive(M[...,:h,:h], leaf); PB = mm(P, B)
+    Q = inv_accretive(M[...,h:,h:] - mm(C, PB), leaf); QCP = mm(Q, mm(C, P))
+    return torch.cat([torch.cat([P + mm(PB, QCP), -mm(PB, Q)], -1), torch.cat([-QCP, Q], -1)], -2)
 
 # %% ../nbs/03_cayley.ipynb #c64e8702
 def gram(
@@ -42,8 +42,8 @@ def gram(
 )->Tensor: # XXᵀ, (..., p, p)
     "The symmetric product XXᵀ, at little more than half the price for many rows."
     p = X.shape[-2]; h = p//2
-    if p <= leaf: return X @ X.mT
-    top,low = X[...,:h,:],X[...,h:,:]; C = low @ top.mT
+    if p <= leaf: return mm(X, X.mT)
+    top,low = X[...,:h,:],X[...,h:,:]; C = mm(low, top.mT)
     return torch.cat([torch.cat([gram(top, leaf), C.mT], -1), torch.cat([C, gram(low, leaf)], -1)], -2)
 
 # %% ../nbs/03_cayley.ipynb #5571ecb9
@@ -55,14 +55,14 @@ def exact_delta(
     q:float=None, # guard; None: off
 )->tuple: # L (..., p, p), a function R with Y = X + L R(X, G), and the step taken
     "The exact transform as a change of `X`."
-    T = G @ X.mT
+    T = mm(G, X.mT)
     if q is not None: tau = guarded(tau, q, G.square().sum((-2,-1)) - (1-c*c)*T.square().sum((-2,-1)), c*T)
     H,I = c*(T - T.mT),torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
     if X.shape[-2] == X.shape[-1]:
         C = inv_accretive(I + tau/2*H)
-        return -tau*H, lambda x,g: C @ x, tau
+        return -tau*H, lambda x,g: mm(C, x), tau
     H = H + tau/2*(gram(G) - gram(T)); J = H - T
-    return -tau*inv_accretive(I + tau/2*H), lambda x,g: torch.addmm(g, J, x) if x.ndim==2 else g + J @ x, tau
+    return -tau*inv_accretive(I + tau/2*H), lambda x,g: mm(J, x) + g, tau
 
 # %% ../nbs/03_cayley.ipynb #cf8cc18f
 def check_shapes(
@@ -82,7 +82,7 @@ def cayley_exact(
     "The exact Cayley transform, with one p×p inverse."
     check_shapes(W, G)
     L,R,_ = exact_delta(W.mT, G.mT, tau, c)
-    return W + (L @ R(W.mT, G.mT)).mT
+    return W + mm(L, R(W.mT, G.mT)).mT
 
 # %% ../nbs/03_cayley.ipynb #e34f48a8
 def iterative_delta(
@@ -94,11 +94,11 @@ def iterative_delta(
     q:float=None, # guard; None: off
 )->tuple: # L (..., p, 2p), a function R with Y = X + L R(X, G), and the step taken
     "Algorithm 1's iteration as a change of `X`."
-    T,K,M = G @ X.mT,gram(G),gram(X); D = (1-c)*T
-    if c != 1: T,K = T - D @ M, K - D @ T.mT - T @ D.mT + D @ M @ D.mT
+    T,K,M = mm(G, X.mT),gram(G),gram(X); D = (1-c)*T
+    if c != 1: T,K = T - mm(D, M), K - mm(D, T.mT) - mm(T, D.mT) + mm(mm(D, M), D.mT)
     if q is not None: tau = guarded(tau, q, (K*M).sum((-2,-1)), T)
     twice,a,b = 2*torch.eye(X.shape[-2], dtype=X.dtype, device=X.device),torch.zeros_like(T),torch.zeros_like(T)
-    for _ in range(steps+1): a,b = tau/2*((twice+a) @ T.mT + b @ K), -tau/2*((twice+a) @ M + b @ T)
+    for _ in range(steps+1): a,b = tau/2*(mm(twice+a, T.mT) + mm(b, K)), -tau/2*(mm(twice+a, M) + mm(b, T))
     return torch.cat([a - b @ D, b], -1), lambda x,g: torch.cat([x, g], -2), tau
 
 # %% ../nbs/03_cayley.ipynb #cb64bee3
@@ -112,4 +112,4 @@ def cayley_iterative(
     "Algorithm 1's iteration towards the Cayley transform, in p×p coordinates."
     check_shapes(W, G)
     L,R,_ = iterative_delta(W.mT, G.mT, tau, steps, c)
-    return W + (L @ R(W.mT, G.mT)).mT
+    return W + mm(L, R(W.mT, G.mT)).mT

@@ -14,7 +14,7 @@ import torch, torch.nn.functional as F
 from torch import nn, Tensor
 from fastcore.basics import patch
 from torch.optim import Optimizer
-from .core import InputError, as_tall
+from .core import InputError, as_tall, mm
 from .cayley import check_shapes, gram, guarded
 from .optim import StiefelSGD, metrics, named, put_back, renormalise_, widened
 
@@ -32,14 +32,14 @@ def factor_delta(
     "The exact transform by one 2k×2k inverse."
     k,square = E.shape[-2]//2,X.shape[-1] == X.shape[-2]; A,Z,D = B[...,:k,:],E[...,:k,:],E[...,k:,:]
     K = None if square else gram(A)/s**2
-    if square and (turn or c != 1): A.copy_((c*Z if c != 1 else Z) @ X)
-    elif c != 1: A -= ((1-c)*Z) @ X
+    if square and (turn or c != 1): A.copy_(mm(c*Z if c != 1 else Z, X))
+    elif c != 1: A -= mm((1-c)*Z, X)
     Z *= c/s; D *= s; F = torch.cat([D, -Z], -2)
-    N = F @ E.mT                                                        # J B Bᵀ
+    N = mm(F, E.mT)                                                        # J B Bᵀ
     if K is not None: N[...,k:,:k] *= 1 - 1/c**2; N[...,k:,:k] -= K     # its block −ÂÂᵀ = (1−c²)ZZᵀ − AAᵀ
     if q is not None: tau = guarded(tau, q, -(N[...,k:,:k]*N[...,:k,k:]).sum((-2,-1)), N[...,:k,:k])
     M = tau/2*N; M.diagonal(dim1=-2, dim2=-1).add_(1)
-    L = torch.linalg.inv_ex(M)[0] @ F; L[...,:k,:] *= -tau/s; L[...,k:,:] *= -tau*s
+    L = mm(torch.linalg.inv_ex(M)[0], F); L[...,:k,:] *= -tau/s; L[...,k:,:] *= -tau*s
     return L.mT, B, tau
 
 # %% ../nbs/04b_factors.ipynb #9618b1d5
@@ -54,7 +54,7 @@ def cayley_factors(
     check_shapes(W, W)
     if A.shape[:-1] != D.shape[:-1] or (A.shape[-1], D.shape[-1]) != W.shape[-2:]: raise InputError(f"A has shape {tuple(A.shape)}, D {tuple(D.shape)} and W {tuple(W.shape)}; (k, n), (k, p) and (n, p) are needed")
     L,B,_ = factor_delta(W.mT, torch.cat([A, D @ W.mT], -2), torch.cat([A @ W, D], -2), tau, c)
-    return W + (L @ B).mT
+    return W + mm(L, B).mT
 
 # %% ../nbs/04b_factors.ipynb #d5391dad
 def costs(
@@ -131,8 +131,8 @@ def factors(
         x = input_rows(o.get('x'), w, o.conv)
         (a,z),(d,q) = ((dy,dx),(x,y)) if turned else ((x,y),(dy,dx))
         B[to].view(a.shape).copy_(a); D[to].view(d.shape).copy_(d)
-        Z[to] = B[to] @ W if z is None else z.reshape(-1, p)
-        Q[to] = D[to] @ W.mT if q is None else q.reshape(-1, n)
+        Z[to] = mm(B[to], W) if z is None else z.reshape(-1, p)
+        Q[to] = mm(D[to], W.mT) if q is None else q.reshape(-1, n)
     return B,E
 
 # %% ../nbs/04b_factors.ipynb #d0b7d416
@@ -170,7 +170,7 @@ class Tap(torch.autograd.Function):
             node = ctx.next_functions[1][0]
             adds = bool(needs[1]) and node is not None and adds_to_grad(node)
             if not (adds and p.takes(dy)): return *layer_grads(dy, x, w, ctx.conv, [needs[0], adds is not False, needs[2]]), None
-            rows = as_rows(dy); q = rows @ w.flatten(1) if needs[0] else None
+            rows = as_rows(dy); q = mm(rows, w.flatten(1)) if needs[0] else None
             y = as_rows(ctx.y) if ctx.y._version == ctx.version else None
             p.passes.append(Pass(p, x, dy, y if y is None or bias is None else y - bias, q, ctx.conv))
             return fold_rows(q, x, w, ctx.conv) if needs[0] else None, None, rows.sum(0) if needs[2] else None, None
@@ -345,7 +345,7 @@ def update_factored(
     a,d = sizes[::-1] if len(w) == n else sizes
     turn = not (every and lr*a*d*every*w[0,0].numel() <= .5)
     L,B,tau = factor_delta(X, B, E, lr, c, q, (a/d)**.5 if a*d > 0 else 1., turn)
-    X.addmm_(L, B)
+    X += mm(L, B)
     if tau is not lr: grp['bound'][i] = grp['bound'][i].to(p.device) + (tau < lr).sum()
     if every and (long or grp['count'] % every == 0): renormalise_(X)
     put_back(w, v, state)
