@@ -117,11 +117,12 @@ def mlp(
     fill = orthonormal_ if orthonormal else uniform_
     return Net(body, width, info, subspaces, fill, fill, .1, generator)
 
-# %% ../nbs/07_models.ipynb #b6502fe7
+# %% ../nbs/07_models.ipynb #57b9ece9
 class Shortcut(nn.Conv2d):
     "A 1×1 convolution with a stride, computed on the pixels that it reads."
     def forward(self, x): return F.conv2d(x[..., ::self.stride[0], ::self.stride[1]], self.weight)
 
+# %% ../nbs/07_models.ipynb #b6502fe7
 class BasicBlock(nn.Module):
     "Two 3×3 convolutions and a shortcut; layers are named as in torchvision."
     def __init__(self, c_in:int, c_out:int, stride:int=1):
