@@ -59,7 +59,7 @@ presets = dict(
 plain = dict(stiefel=False, lr='tuned')
 table2 = [row('orthog', 'projection', replay=False, init=None, lr_decay=None, **plain), row('er_ring'), row('orthog', 'projection + replay', **plain), row('orthog')]
 taken_apart = [row('orthog', 'orthog, tuned', lr='tuned'), row('orthog', 'orthog, no decay', lr_decay=None, lr='tuned'), row('orthog', 'orthog, canonical', metric='canonical'),
-               row('orthog', 'orthog, iterative', retraction='iterative', guard=.5), row('orthog', 'orthog, random basis', basis='random')]
+               row('orthog', 'orthog, guard', guard=.5), row('orthog', 'orthog, iterative', retraction='iterative', guard=.5), row('orthog', 'orthog, random basis', basis='random')]
 presets.update(table2_cifar=[part('split_cifar', table2+taken_apart, 3, width=20)], table2_mini=[part('split_miniimagenet', table2, 3, width=20)])
 
 # %% ../nbs/14_experiments.ipynb #3223592d
