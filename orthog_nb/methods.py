@@ -58,6 +58,7 @@ def loss(self:Method, x, y, t)->Tensor:
     "Mean cross-entropy of a batch, each example under its own task's projection and mask."
     return F.cross_entropy(self.model(x, t), y)
 
+# %% ../nbs/09_methods.ipynb #015e82c6
 @patch
 def backward(self:Method, x, y, t)->Tensor:
     "Add the gradient of the loss to `.grad`; the loss."
@@ -72,6 +73,7 @@ def update(self:Method):
     moved = [p for p in self.params if p.grad is not None]
     torch._foreach_add_(moved, [p.grad for p in moved], alpha=-self.opt.param_groups[0]['lr'])
 
+# %% ../nbs/09_methods.ipynb #ca8d4122
 @patch
 def descend(self:Method, x, y, t)->Tensor:
     "One step of SGD on a batch; the loss before it."
@@ -141,6 +143,7 @@ def load_state_dict(self:Method, d:dict):
     for k,g in self.gens.items(): g.set_state(d['gens'][k].cpu())
     if self.memory is not None: self.memory.load_state_dict(d['memory'])
 
+# %% ../nbs/09_methods.ipynb #c4be5338
 @patch
 def extra(self:Method)->dict:
     "State of a subclass: tensors, numbers, lists of them."
@@ -150,6 +153,7 @@ def extra(self:Method)->dict:
 def set_extra(self:Method, d:dict):
     "Take back what `extra` gave."
 
+# %% ../nbs/09_methods.ipynb #03f7a18b
 @patch
 def nbytes(self:Method)->dict:
     "Bytes held beside the weights, by kind."
@@ -190,6 +194,7 @@ class ERRing(Method):
         super().__init__(model, info, gens, **kw)
         self.memory,self.replay_batch,self.separate = RingMemory(memory),replay_batch,separate
 
+# %% ../nbs/09_methods.ipynb #9711061e
 @patch
 def observe(self:ERRing, x, y, t):
     "One step on the joined batch, then remember."
@@ -208,6 +213,7 @@ def joined(self:ERRing, x, y, t):
     xm,ym,tm = self.memory.sample(self.replay_batch, self.gens['memory'])
     return torch.cat([x,xm]), torch.cat([y,ym]), torch.cat([torch.full_like(y, t), tm])
 
+# %% ../nbs/09_methods.ipynb #a09ce2ac
 @patch
 def two_steps(self:ERRing, xs, ys, ts, n:int):
     "Two passes, one update: memory first, then the current batch, as orthog does."
@@ -243,6 +249,7 @@ class Orthog(Method):
         super().__init__(model, info, gens, **kw)
         if replay: self.memory = RingMemory(memory)
 
+# %% ../nbs/09_methods.ipynb #1d5cb35f
 @patch
 def replayed(self:Orthog):
     "Alg. 1 l.5-8: the gradient of one past task, under its own projection, left in `.grad`."
