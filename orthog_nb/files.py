@@ -93,6 +93,7 @@ def find_or_fetch(
     if root is None: return fetch(name, folder)
     raise InputError(f'{Path(root)/folder} does not exist; root must be the folder that holds {folder}, or leave it out to download {name}')
 
+# %% ../nbs/05b_files.ipynb #b71aa91d
 def fetch(name:str, folder:str)->Path:
     "Let torchvision download a data set into the cache, entirely or not at all."
     dest = cache_dir()/folder

@@ -31,6 +31,7 @@ class Line:
     def values(self, name, k=1): return [k*v for r in self.done if (v := getattr(r, name)) is not None]
     def config(self, key): return [r.config.get(key) for r in self.done]
 
+# %% ../nbs/14b_report.ipynb #d916f829
 def lines_of(
     preset:str, # a name in `presets`
     benchmark:str, # one of the preset's
@@ -82,6 +83,7 @@ def within(self:Line)->str:
     if abs(d) > max(2*(self.paper['accuracy_std'] or 0), 1): return 'no'
     return 'not forgetting' if f and self.paper['forgetting'] is not None and round(abs(mean_std(f)[0]-self.paper['forgetting']), 4) > .03 else 'yes'
 
+# %% ../nbs/14b_report.ipynb #8bf7cd19
 @patch
 def z(self:Line):
     "How far the paper's accuracy is from ours, in units of our spread, @eq-report-z; None with fewer than three seeds."
@@ -121,6 +123,7 @@ def with_error(d:list, digits:int=1)->str:
     m,s = mean_std(d, sample=True)
     return f'{m:+.{digits}f}' + (f' ± {s/math.sqrt(len(d)):.{digits}f}' if len(d) > 1 else '')
 
+# %% ../nbs/14b_report.ipynb #84f67b18
 def claims(
     preset:str='table1_mnist', # a preset with the rows er_ring and orthog
     root='.', # where results are
@@ -144,6 +147,7 @@ def labelled(
     "The rows of several presets on one benchmark."
     return {l.label: l for n in names for l in lines_of(n, benchmark, root)}
 
+# %% ../nbs/14b_report.ipynb #53caf633
 def contrasts(
     pairs:dict, # what is asked -> labels (with, without)
     benchmark:str, # where
@@ -182,6 +186,7 @@ def figure_curves(lines:list):
     curves(ax, lines); ax.legend(loc='center left', bbox_to_anchor=(1,.5))
     return fig
 
+# %% ../nbs/14b_report.ipynb #484942fe
 def figure_matrices(lines:list):
     "The mean matrix R of every row."
     lines = [l for l in lines if l.done]; cols = min(4, len(lines)); rows = -(-len(lines)//cols)
@@ -197,7 +202,7 @@ def figure_bars(lines:list):
     fig,ax = subplots(w=4.6, h=.6+.22*len(lines))
     ax.barh(y, [m for m,_ in stats], xerr=[s for _,s in stats], color=colors[0], alpha=.8, height=.6, label='ours')
     told = [(l.paper['accuracy'], i) for i,l in enumerate(lines) if l.paper]
-    if told: ax.plot(*zip(*told), '|', ms=11, mew=2, color=colors[1], label='paper'); ax.legend(loc='lower right')
+    if told: ax.plot(*zip(*told), '|', ms=11, mew=2, color=colors[1], label='paper'); ax.legend(loc='lower left', bbox_to_anchor=(0,1), ncols=2)
     ax.set(xlabel='accuracy, %', yticks=y, yticklabels=[l.label for l in lines], xlim=(0,100)); ax.grid(axis='y')
     return fig
 
@@ -212,6 +217,7 @@ def cost_panels(axs, lines:list):
         ax.set(xlabel=label, ylabel='accuracy, %'); ax.margins(x=.25)
     axs[0].set_xscale('log'); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5)
 
+# %% ../nbs/14b_report.ipynb #97e07267
 def figure_cost(lines:list):
     "Accuracy against what it costs."
     fig,axs = subplots(1, 2, w=3.4, h=2.6)
@@ -270,6 +276,7 @@ table{border-collapse:collapse;margin:1em 0;font-size:13px}caption{text-align:le
 figure{display:inline-block;margin:1em 1em 1em 0;max-width:100%}figure img{max-width:100%;background:#fff}figcaption{font-size:13px;color:#666}code{font-size:12px;background:#8882;padding:0 .2em}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}th,td{border-color:#444}figcaption{color:#aaa}}"""
 
+# %% ../nbs/14b_report.ipynb #22c7bf7c
 def report(
     names:list, # of presets
     root='.', # where results are
@@ -289,6 +296,7 @@ def report(
         with atomic_write(out/path) as f: f.write(text.encode()+b'\n')
     return out/'index.html'
 
+# %% ../nbs/14b_report.ipynb #6376a71c
 legend = """<p>Accuracy after the last task and forgetting, mean ± standard deviation (population) over seeds. <em>Memory</em> is examples kept per class and task. <em>Within</em>: the means differ by no more than two of the paper's standard
 deviations, or one point, and in forgetting by no more than 0.03. <em>z</em>: how far the paper's number is from ours, in units of our spread over seeds. A row that was not run shows the command that runs it.</p>"""
 

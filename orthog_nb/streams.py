@@ -82,6 +82,7 @@ class Info:
     mean:Tensor=field(repr=False) # broadcasts to `shape`
     std:Tensor=field(repr=False) # broadcasts to `shape`
 
+# %% ../nbs/06_streams.ipynb #1799be54
 @dataclass(eq=False)
 class Stream:
     "Tasks in the order in which they are learned, and three others to tune on."
@@ -167,6 +168,7 @@ def rotated(angles):
         return angle, rotation(angle)
     return pixels
 
+# %% ../nbs/06_streams.ipynb #d7b7cb52
 def rotated_mnist(
     seed:int=0, # another seed, another stream; 'released': that of the authors' code
     root=None, # folder that holds MNIST; else `ORTHOG_NB_DATA`, the cache, a download
@@ -225,6 +227,7 @@ def split_cifar(
     mean = sum(x.sum(0, dtype=torch.int32) for x in im.x[:50_000].split(500)) / (255*50_000)
     return split('split_cifar', seed, im, tasks, per_class, mean, torch.ones(1,1,1))
 
+# %% ../nbs/06_streams.ipynb #bb669c7d
 def split_miniimagenet(
     seed:int=0, # another seed, another order of the classes
     root=None, # folder that holds mini-imagenet; else `ORTHOG_NB_DATA`, the cache

@@ -227,6 +227,7 @@ def pm(
     m,s = mean_std(values)
     return f'{m:.{digits}f}' + (f' ± {s:.{digits}f}' if len(values) > 1 else '')
 
+# %% ../nbs/13c_sweeps.ipynb #182568b1
 def summary(
     jobs:list, # of `Job`
     results:list, # of `Result`, None where there is none

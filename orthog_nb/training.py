@@ -118,6 +118,7 @@ def save(self:Result, path):
     d = json.loads(json.dumps(asdict(self)))
     with writing(path), atomic_write(path) as f: f.write(json.dumps(d | dict(check=digest(d)), indent=1).replace('\n   ', ' ').encode() + b'\n')
 
+# %% ../nbs/12_training.ipynb #8d1ed2de
 @patch_to(Result, cls_method=True)
 def load(cls, path)->Result:
     "Read a result; anything else is refused with one line."
