@@ -17,7 +17,8 @@ from .methods import Method, ERRing, methods
 # %% ../nbs/10_baselines.ipynb #7c5b01d7
 class EWC(Method):
     "Online EWC: a spring on every weight, as stiff as the weight was important."
-    defaults = dict(mnist=dict(lr=.1, strength=10., every=10), cifar=dict(lr=.03, strength=10., every=50), mini=dict(lr=.03, strength=10., every=50))
+    defaults = dict(mnist=dict(lr=.1, strength=10., every=10), cifar=dict(lr=.03, strength=10., every=50),
+                    mini=dict(lr=.03, strength=10., every=50))
     def __init__(self, model, info, gens, strength=10., every=10, ema=.9, **kw):
         super().__init__(model, info, gens, **kw)
         self.strength,self.every,self.ema,self.n = strength,every,ema,0

@@ -30,7 +30,8 @@ def build(
 )->nn.Module: # a `Net`
     "The network for a stream, with or without subspaces."
     if init not in (None,'uniform','orthonormal'): raise InputError(f"init={init!r} is not known; use None, 'uniform' or 'orthonormal'")
-    net = model_for(info, width=width, generator=generator(seed, 'init'), orthonormal=None if init is None else init=='orthonormal')
+    net = model_for(info, width=width, generator=generator(seed, 'init'),
+                    orthonormal=None if init is None else init=='orthonormal')
     if projection: net.subspaces = Subspaces(net.dim, info.tasks, basis, seed)
     if dropout: net.head = nn.Sequential(nn.Dropout(dropout), net.head)
     return net
@@ -40,7 +41,8 @@ class Method:
     "A continual learner: a network, an optimiser, and what it does with a batch."
     memory,watch,joint = None,None,False
     defaults = dict(mnist=dict(lr=.1), cifar=dict(lr=.03), mini=dict(lr=.03))  # paper, App. D
-    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical', retraction='exact', guard=None, infer_task=False, fast=False):
+    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical',
+                 retraction='exact', guard=None, infer_task=False, fast=False):
         store_attr()
         if lr_decay not in (None, 'per_task'): raise InputError(f"lr_decay={lr_decay!r} is not known; use None or 'per_task'")
         self.params = [p for p in model.parameters() if p.requires_grad]
@@ -132,7 +134,8 @@ def task_id_at_test(self:Method)->bool:
 @patch
 def state_dict(self:Method)->dict:
     "Everything that the next batch depends on."
-    d = dict(model=self.model.state_dict(), opt=self.opt.state_dict(), extra=self.extra(), gens={k: g.get_state() for k,g in self.gens.items()})
+    d = dict(model=self.model.state_dict(), opt=self.opt.state_dict(), extra=self.extra(),
+             gens={k: g.get_state() for k,g in self.gens.items()})
     if self.memory is not None: d['memory'] = self.memory.state_dict()
     return d
 
@@ -157,7 +160,8 @@ def set_extra(self:Method, d:dict):
 @patch
 def nbytes(self:Method)->dict:
     "Bytes held beside the weights, by kind."
-    d = dict(memory=self.memory.nbytes if self.memory is not None else 0, subspaces=self.model.subspaces.nbytes if self.model.subspaces is not None else 0)
+    d = dict(memory=self.memory.nbytes if self.memory is not None else 0,
+             subspaces=self.model.subspaces.nbytes if self.model.subspaces is not None else 0)
     return d | {k: tensor_bytes(v) for k,v in self.extra().items() if tensor_bytes(v)}
 
 def tensor_bytes(o)->int:
@@ -189,7 +193,8 @@ methods.update(finetune=Finetune, multitask=Multitask)
 # %% ../nbs/09_methods.ipynb #874d2a00
 class ERRing(Method):
     "Joint training on the current batch and a draw from the ring memory."
-    defaults = dict(mnist=dict(lr=.1, memory=1, replay_batch=256), cifar=dict(lr=.03, memory=1, replay_batch=10), mini=dict(lr=.03, memory=1, replay_batch=10))
+    defaults = dict(mnist=dict(lr=.1, memory=1, replay_batch=256), cifar=dict(lr=.03, memory=1, replay_batch=10),
+                    mini=dict(lr=.03, memory=1, replay_batch=10))
     def __init__(self, model, info, gens, memory=1, replay_batch=10, separate=False, **kw):
         super().__init__(model, info, gens, **kw)
         self.memory,self.replay_batch,self.separate = RingMemory(memory),replay_batch,separate

@@ -210,7 +210,8 @@ def split(name, seed, images, tasks, per_class, mean, std)->Stream:
         ids = [of(images.train, c) for c in classes]
         ids = torch.cat([i[torch.randperm(len(i), generator=g)[:per_class]] for i in ids])
         mask = torch.zeros(100, dtype=torch.bool).index_fill(0, classes, True)
-        return Task(t, classes.tolist(), mask, images, ids[torch.randperm(len(ids), generator=g)], torch.cat([of(images.test, c) for c in classes]))
+        return Task(t, classes.tolist(), mask, images, ids[torch.randperm(len(ids), generator=g)],
+                    torch.cat([of(images.test, c) for c in classes]))
     order = 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
     return stream_of(name, seed, [task('task', t, c) for t,c in enumerate(order.split(5)[:tasks])],
                 [task('tuning', t, c) for t,c in enumerate(torch.arange(15).split(5))], mean, std, per_class=per_class)
@@ -240,7 +241,8 @@ def split_miniimagenet(
     return split('split_miniimagenet', seed, im, tasks, len(im.train)//100 if per_class is None else per_class, mean, std)
 
 # %% ../nbs/06_streams.ipynb #5f8ca0f8
-streams = {f.__name__: f for f in (permuted_mnist, rotated_mnist, split_cifar, split_miniimagenet, permuted_digits, rotated_digits)}
+streams = {f.__name__: f for f in (permuted_mnist, rotated_mnist, split_cifar, split_miniimagenet, permuted_digits,
+                                   rotated_digits)}
 
 def make_stream(
     name:str, # one of `streams`

@@ -82,7 +82,8 @@ def configure(
     **hp, # settings of the method
 )->dict:
     "Everything that the numbers of a run depend on, as plain data."
-    for k,v,most in ('seed', seed, 2**63-1), ('batch', batch, 10**6), ('epochs', epochs, 1000): check_range(k, v, k != 'seed', most)
+    for k,v,most in ('seed', seed, 2**63-1), ('batch', batch, 10**6), ('epochs', epochs, 1000):
+        check_range(k, v, k != 'seed', most)
     said,known = settings(stream.name, method, **hp),known_settings(method)
     for k,v in said.items(): check_setting(k, v, known[k])
     return dict(benchmark=stream.name, method=method, seed=seed, batch=batch, epochs=epochs, stream=stream.config, **said)
@@ -116,7 +117,8 @@ def matrix(self:Result)->Tensor:
 def save(self:Result, path):
     "Write the JSON atomically."
     d = json.loads(json.dumps(asdict(self)))
-    with writing(path), atomic_write(path) as f: f.write(json.dumps(d | dict(check=digest(d)), indent=1).replace('\n   ', ' ').encode() + b'\n')
+    with writing(path), atomic_write(path) as f:
+        f.write(json.dumps(d | dict(check=digest(d)), indent=1).replace('\n   ', ' ').encode() + b'\n')
 
 # %% ../nbs/12_training.ipynb #8d1ed2de
 @patch_to(Result, cls_method=True)
@@ -313,8 +315,10 @@ def end_lesson(self:Run):
 @patch
 def state_dict(self:Run)->dict:
     "Everything needed to go on from here."
-    return dict(version=1, config=json.dumps(self.config, sort_keys=True), method=self.method.state_dict(), R=self.R, at=[self.i, self.step, self.steps], clock=[self.seconds, self.training],
-                rng=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [], watch=[w.state_dict() if hasattr(w,'state_dict') else None for w in self.watch])
+    return dict(version=1, config=json.dumps(self.config, sort_keys=True), method=self.method.state_dict(),
+                R=self.R, at=[self.i, self.step, self.steps], clock=[self.seconds, self.training],
+                rng=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+                watch=[w.state_dict() if hasattr(w,'state_dict') else None for w in self.watch])
 
 # %% ../nbs/12_training.ipynb #815cae7d
 @patch
@@ -358,10 +362,14 @@ def result(self:Run, preset=None)->Result:
     num = lambda v: None if math.isnan(v) else round(float(v), 10)
     name = torch.cuda.get_device_name(self.device) if self.device.type=='cuda' else f'{self.device.type} ({platform.machine()})'
     seen = {type(w).__name__: w.summary() for w in self.watch if hasattr(w, 'summary')}
-    return Result(self.config['benchmark'], self.config['method'], self.config['seed'], [[num(v) for v in row] for row in self.R.tolist()], self.config,
-        num(average_accuracy(self.R)), num(forgetting(self.R)), num(learning_accuracy(self.R)), self.method.task_id_at_test, preset,
-        stream_hash=self.stream.hash, data_hash=self.stream.data_hash, versions=versions(), device=name, threads=torch.get_num_threads(),
-        seconds=round(self.seconds, 2), steps_per_s=round(self.steps/max(self.training, 1e-9), 1), peak_bytes=peak_bytes(self.device), bytes=self.method.nbytes(), watch=seen or None)
+    return Result(self.config['benchmark'], self.config['method'], self.config['seed'],
+                  [[num(v) for v in row] for row in self.R.tolist()], self.config,
+        num(average_accuracy(self.R)), num(forgetting(self.R)), num(learning_accuracy(self.R)),
+        self.method.task_id_at_test, preset,
+        stream_hash=self.stream.hash, data_hash=self.stream.data_hash, versions=versions(), device=name,
+        threads=torch.get_num_threads(),
+        seconds=round(self.seconds, 2), steps_per_s=round(self.steps/max(self.training, 1e-9), 1),
+        peak_bytes=peak_bytes(self.device), bytes=self.method.nbytes(), watch=seen or None)
 
 # %% ../nbs/12_training.ipynb #4dc022cd
 def learn(
@@ -417,7 +425,8 @@ def drive(run:Run, folder, every:int, log, preset)->Result:
 # %% ../nbs/12_training.ipynb #0cbcb87a
 def note(run:Run, folder, log):
     "One line of the log: the row of R that was just measured."
-    event = dict(task=run.i-1, steps=run.steps, seconds=round(run.seconds, 1), accuracy=[round(v, 4) for v in run.R[run.i-1 if not run.method.joint else -1].tolist() if not math.isnan(v)])
+    event = dict(task=run.i-1, steps=run.steps, seconds=round(run.seconds, 1),
+                 accuracy=[round(v, 4) for v in run.R[run.i-1 if not run.method.joint else -1].tolist() if not math.isnan(v)])
     if log: log(event)
     if folder:
         with writing(folder/'log.jsonl'), open(folder/'log.jsonl', 'a') as f: f.write(json.dumps(event)+'\n')

@@ -112,7 +112,8 @@ def end_task(self:VCL, t, task=None):
     if not self.coreset: return
     state = self.opt.state_dict(); self.opt = self.fresh_opt()
     for _ in range(self.passes):
-        for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist(): self.step(*self.core[i], self.prior, 10*len(self.core)/self.kl)
+        for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist():
+            self.step(*self.core[i], self.prior, 10*len(self.core)/self.kl)
     self.ready = copy_(self.mu), copy_(self.logvar)
     self.opt = self.fresh_opt(); self.opt.load_state_dict(state)
     with torch.no_grad(): torch._foreach_copy_(self.mu, self.prior[0]); torch._foreach_copy_(self.logvar, self.prior[1])
@@ -134,8 +135,10 @@ def predict(self:VCL, x, t):
 # %% ../nbs/11_vcl.ipynb #24897d28
 @patch
 def extra(self:VCL):
-    return dict(logvar=[l.detach() for l in self.logvar], prior=self.prior[0]+self.prior[1], ready=list(self.ready[0]+self.ready[1]) if self.ready else [],
-                coreset=[c[0] for c in self.core], labels=[c[1] for c in self.core], at=[c[2] for c in self.core], n=self.n, seen=self.seen)
+    return dict(logvar=[l.detach() for l in self.logvar], prior=self.prior[0]+self.prior[1],
+                ready=list(self.ready[0]+self.ready[1]) if self.ready else [],
+                coreset=[c[0] for c in self.core], labels=[c[1] for c in self.core], at=[c[2] for c in self.core],
+                n=self.n, seen=self.seen)
 
 @patch
 def set_extra(self:VCL, d):
