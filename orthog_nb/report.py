@@ -211,8 +211,8 @@ def figure_bars(lines:list):
     fig,ax = subplots(w=4.6, h=.6+.22*len(lines))
     ax.barh(y, [m for m,_ in stats], xerr=[s for _,s in stats], color=colors[0], alpha=.8, height=.6, label='ours')
     told = [(l.paper['accuracy'], i) for i,l in enumerate(lines) if l.paper]
-    if told: ax.plot(*zip(*told), '|', ms=11, mew=2, color=colors[1],
-                     label='paper'); ax.legend(loc='lower left', bbox_to_anchor=(0,1), ncols=2)
+    if told: ax.plot(*zip(*told), '|', ms=11, mew=2, color=colors[1], label='paper')
+    ax.legend(loc='lower left', bbox_to_anchor=(0,1), ncols=2)
     ax.set(xlabel='accuracy, %', yticks=y, yticklabels=[l.label for l in lines], xlim=(0,100)); ax.grid(axis='y')
     return fig
 
@@ -246,13 +246,14 @@ def changes(lines:list)->list: # (line, its switch, its change seed by seed)
     before = {a.label: b for b,a in zip(lines, lines[1:]) if a.jobs[0].method==b.jobs[0].method}
     return [(l, l.label.split(', ', 1)[1], paired(l, before[l.label], 'accuracy', 100) if l.label in before else []) for l in lines]
 
+# %% ../nbs/14b_report.ipynb #b621176f
 def steps(benchmark:str, root='.')->Table:
     "The waterfall in numbers: points gained or lost by each switch."
     lines = lines_of('waterfall', benchmark, root)
-    return Table(f'{benchmark}: from the paper as written to the paper as coded',
-                 [{'method': l.jobs[0].method, 'switch': k, 'accuracy %': pm(l.values('accuracy', 100)) or 'not run', 'change, points ± se': with_error(d),
-        'forgetting': pm(l.values('forgetting'), 3), 'seeds': f'{len(l.done)} of {len(l.jobs)}',
-        'to run': l.gap()} for l,k,d in changes(lines)])
+    rows = [{'method': l.jobs[0].method, 'switch': k, 'accuracy %': pm(l.values('accuracy', 100)) or 'not run',
+             'change, points ± se': with_error(d), 'forgetting': pm(l.values('forgetting'), 3),
+             'seeds': f'{len(l.done)} of {len(l.jobs)}', 'to run': l.gap()} for l,k,d in changes(lines)]
+    return Table(f'{benchmark}: from the paper as written to the paper as coded', rows)
 
 def figure_waterfall(lines:list):
     "From the paper as written to the paper as coded, one switch at a time."
