@@ -34,6 +34,14 @@ root = Path(__file__).resolve().parent.parent
 groups = [(0, 'Foundations'), (5, 'Building blocks'), (9, 'Methods and training'), (13, 'Experiments'), (20, 'Results'), (30, 'Guides')]
 mathjax = ['tex-chtml.js', 'output/chtml/fonts', 'input/tex/extensions']   # the part of MathJax that pages load
 
+paper = 'https://arxiv.org/abs/2010.11635'
+sections = dict(core='Sec. 2.2', projection='Sec. 3, Eq. (8) and (9), Fig. 1', tangent='Sec. 2.2, Eq. (4) and (5), App. A and B', cayley='Sec. 2.2, Eq. (6) and (7), Fig. 2',
+    optim='Sec. 3, Alg. 1 lines 10–20', factors='Sec. 3, Alg. 1 lines 10–19', memory='Sec. 4.3, Alg. 1 lines 5, 6 and 21', files='Sec. 4.1', miniimagenet='Sec. 4.1', streams='Sec. 4.1', models='Sec. 4.3',
+    metrics='Sec. 2.1, Eq. (2) and (3)', methods='Sec. 3 and 4.2, Alg. 1', baselines='Sec. 4.2, App. D', vcl='Sec. 4.2 and 4.3', fast='Sec. 4.3', training='Sec. 4.3, Alg. 1', algorithm='Sec. 3, Alg. 1',
+    picture='Sec. 1, Fig. 1 and 2', interference='Sec. 3, Eq. (9) and (10), Fig. 3', jobs='Tables 1–3', sweeps='Sec. 4.1, App. D', tables='Sec. 4.4, Tables 1–3', experiments='Tables 1–3, App. D',
+    report='Sec. 4.4, Tables 1–3', benchmarks='Sec. 4.4, App. C, Tables 1–3', speed='Sec. 3 and 4.3', differences='Sec. 3 and 4', mechanism='Sec. 4.4, Fig. 3 and 4', diagnose='Sec. 3, Fig. 3',
+    own_training='Sec. 2.2 and 3', own_stream='Sec. 4.1', gpm='Sec. 3 and 5', questions='Sec. 4')   # where the paper has what a page is about
+
 @dataclass
 class Page:
     "A notebook and what others may link to on its page."
@@ -89,6 +97,7 @@ class Site:
         "Title and description of a page, and where they come from."
         where = [f'[nbs/{page.file}]({self.repo}/nbs/{page.file})']
         if page.module: where.append(f'module `{self.package}.{page.module}`')
+        if page.docname in sections: where.append(f'[paper]({paper}), {sections[page.docname]}')
         lines = [f'# {page.title}', '{.lead}\n' + page.description if page.description else '']
         return '\n\n'.join(lines + (['{.where}\n' + ' · '.join(where)] if page.number else []))
 

@@ -33,7 +33,7 @@ html_context = {'default_mode': 'auto'}
 smartquotes = False
 
 mathjax_path = 'mathjax/tex-chtml.js'
-mathjax3_config = {'options': {'enableMenu': False}, 'chtml': {'mtextInheritFont': True, 'scale': .96}}
+mathjax3_config = {'options': {'enableMenu': False}, 'chtml': {'scale': .96}}
 
 
 class Equations(MathDomain):

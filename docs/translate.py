@@ -80,7 +80,7 @@ def table(m):
     return directive('table', m['text'], m['table'], name=m['name']) + '\n'
 
 rules = [(r'^(?P<colons>:{3,})[ \t]*\{(?P<attrs>[^}]*[.#=][^}]*)\}[ \t]*$', div),
-         (r'(?:^ {0,3}>.*(?:\n|\Z))+', quote),
+         (r'(?:^ {0,3}>.*(?:\n|\Z)(?:^(?![ \t]*(?:$|>|[-*|:#]|\d+\.|!\[)).*(?:\n|\Z))*)+', quote),
          (r'^(?P<head>#{1,6} .*?)[ \t]*\{(?P<attrs>[#.][^}]*)\}[ \t]*$', heading),
          (r'^!\[(?P<text>.*?)\]\((?P<file>[^)\s]+)\)(?:\{(?P<attrs>[^}]*)\})?[ \t]*$', picture),
          (r'(?P<table>(?:^\|.*\|[ \t]*\n)+)\n?^:[ \t]+(?P<text>.*?)[ \t]*\{#(?P<name>tbl-[\w-]+)[^}]*\}[ \t]*$', table)]
@@ -88,6 +88,7 @@ rules = [(r'^(?P<colons>:{3,})[ \t]*\{(?P<attrs>[^}]*[.#=][^}]*)\}[ \t]*$', div)
 def markdown(md, site):
     "One piece of Markdown."
     def prose(s):
+        s = re.sub(r'\[\[(`[^`\]]+`)\]\([^)\s]+\)\](?=\()', r'[\1]', s)   # a link whose text nbdev made a link as well
         for pattern,f in rules: s = re.sub(pattern, f, s, flags=re.M)
         return re.sub(r'(?<=\]\()(?!https?:|mailto:|#|page:|anchor:)([^)\s]+)(?=\))', lambda m: site.link(m[1]),
                       s.replace(f']({site.url}/', ']('))

@@ -17,13 +17,15 @@ from .methods import Method, ERRing, methods
 # %% ../nbs/10_baselines.ipynb #7c5b01d7
 class EWC(Method):
     "Online EWC: a spring on every weight, as stiff as the weight was important."
-    defaults = dict(mnist=dict(lr=.1, strength=10., every=10), cifar=dict(lr=.03, strength=10., every=50), mini=dict(lr=.03, strength=10., every=50))
+    defaults = dict(mnist=dict(lr=.1, strength=10., every=10), cifar=dict(lr=.03, strength=10., every=50),
+                    mini=dict(lr=.03, strength=10., every=50))
     def __init__(self, model, info, gens, strength=10., every=10, ema=.9, **kw):
         super().__init__(model, info, gens, **kw)
         self.strength,self.every,self.ema,self.n = strength,every,ema,0
         zeros = lambda: [torch.zeros_like(p) for p in self.params]
         self.squares,self.running,self.fisher,self.star = zeros(),zeros(),zeros(),zeros()
 
+# %% ../nbs/10_baselines.ipynb #3ee506d6
 @patch
 def observe(self:EWC, x, y, t):
     "A gradient step with springs; the gradient without them feeds the Fisher."
@@ -56,6 +58,7 @@ def end_task(self:EWC, t, task=None):
     self.fisher = [(f-lo) / (hi-lo).clamp_min(1e-30) for f in self.running]
     self.star = [p.clone() for p in self.weights()]
 
+# %% ../nbs/10_baselines.ipynb #5696b801
 @patch
 def extra(self:EWC): return dict(fisher=self.fisher, running=self.running, squares=self.squares, star=self.star, n=self.n)
 
@@ -78,6 +81,7 @@ def observe(self:AGEM, x, y, t):
     self.update(); self.memory.add(x, y, t)
     return loss
 
+# %% ../nbs/10_baselines.ipynb #834593ad
 @patch
 def reference(self:AGEM)->list:
     "The gradient of a draw from all past tasks."
@@ -86,9 +90,10 @@ def reference(self:AGEM)->list:
     self.opt.zero_grad()
     return ref
 
+# %% ../nbs/10_baselines.ipynb #cdb8e2e2
 @patch
 def correct(self:AGEM, t, grads, ref):
-    "Eq. (A-GEM), in place on `grads`."
+    "@eq-baselines-agem, in place on `grads`."
     if self.watch: self.watch(t, grads, ref)
     dot = lambda a,b: sum((u*v).sum() for u,v in zip(a,b))
     coef = (dot(grads, ref) / dot(ref, ref).clamp_min(1e-30)).clamp(max=0)
@@ -112,6 +117,7 @@ class Reservoir:
     def tasks(self): return sorted(set(self.items['t'].tolist())) if self.items else []
     def end_task(self, t): pass
 
+# %% ../nbs/10_baselines.ipynb #d2b95771
 @patch
 def add(self:Reservoir, x, y, t, gen):
     "Each example takes a free place, or a random one with probability size / seen."
@@ -138,6 +144,7 @@ class MER(Method):
         per_task = info.classes if info.masks is None else int(info.masks[0].sum())
         self.memory = Reservoir(memory * per_task * info.tasks)
 
+# %% ../nbs/10_baselines.ipynb #3bd64847
 @patch
 def observe(self:MER, x, y, t):
     "Ten single examples, the current batch, then Reptile."
@@ -149,6 +156,7 @@ def observe(self:MER, x, y, t):
     self.memory.add(x, y, t, self.gens['memory'])
     return loss
 
+# %% ../nbs/10_baselines.ipynb #69747fbf
 @patch
 def sgd(self:MER, x, y, t, times=1.):
     "One step at `times` the rate of the optimiser."
@@ -182,6 +190,7 @@ class ICaRL(Method):
         self.memory,self.replay_batch,self.old = RingMemory(memory),replay_batch,None
         self.seen = torch.zeros(info.classes, dtype=torch.bool)
 
+# %% ../nbs/10_baselines.ipynb #e07dd2f6
 @patch
 def open_logits(self:ICaRL, model, x, t):
     "Logits of all classes, no mask."
@@ -197,6 +206,7 @@ def observe(self:ICaRL, x, y, t):
     loss.backward(); self.opt.step()
     return loss.detach()
 
+# %% ../nbs/10_baselines.ipynb #a4c6e214
 @patch
 def live(self:ICaRL, t):
     "Classes that the loss looks at: all seen, and those of the current task."
@@ -226,6 +236,7 @@ def end_task(self:ICaRL, t, task=None):
     self.seen = self.seen | task.mask.cpu()
     self.old = copy.deepcopy(self.model).eval().requires_grad_(False)
 
+# %% ../nbs/10_baselines.ipynb #92c92a52
 @patch
 def phi(self:ICaRL, x, t): return F.normalize(self.model.features(x, t), dim=1)
 
@@ -240,6 +251,7 @@ def predict(self:ICaRL, x, t):
     for c in ym.unique(): z[:,c] = -(f - F.normalize(fm[ym==c].mean(0), dim=0)).norm(dim=1)
     return z
 
+# %% ../nbs/10_baselines.ipynb #de316c30
 @patch
 def extra(self:ICaRL): return dict(seen=self.seen, old=None if self.old is None else self.old.state_dict())
 

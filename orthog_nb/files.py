@@ -64,8 +64,10 @@ def digits()->Images:
     return make_images('digits', a[:,:-1].reshape(-1,1,28,28).contiguous(), a[:,-1].long(), torch.arange(5000) % 500 < 400)
 
 # %% ../nbs/05b_files.ipynb #d28a371e
-MNIST_MD5 = {'train-images-idx3-ubyte': '6bbc9ace898e44ae57da46a324031adb', 'train-labels-idx1-ubyte': 'a25bea736e30d166cdddb491f175f624',
-             't10k-images-idx3-ubyte': '2646ac647ad5339dbf082846283269ea', 't10k-labels-idx1-ubyte': '27ae3e4e09519cfbb04c329615203637'}
+MNIST_MD5 = {'train-images-idx3-ubyte': '6bbc9ace898e44ae57da46a324031adb',
+             'train-labels-idx1-ubyte': 'a25bea736e30d166cdddb491f175f624',
+             't10k-images-idx3-ubyte': '2646ac647ad5339dbf082846283269ea',
+             't10k-labels-idx1-ubyte': '27ae3e4e09519cfbb04c329615203637'}
 CIFAR_MD5 = {'train': '16019d7e3df5f24257cddd939b257f8d', 'test': 'f0ef6b0ae62326f3e7ffdfab6717acfc'}
 
 def read_checked(
@@ -93,6 +95,7 @@ def find_or_fetch(
     if root is None: return fetch(name, folder)
     raise InputError(f'{Path(root)/folder} does not exist; root must be the folder that holds {folder}, or leave it out to download {name}')
 
+# %% ../nbs/05b_files.ipynb #b71aa91d
 def fetch(name:str, folder:str)->Path:
     "Let torchvision download a data set into the cache, entirely or not at all."
     dest = cache_dir()/folder
@@ -117,8 +120,10 @@ def mnist(root=None)->Images:
 @lru_cache(maxsize=1)
 def _mnist(folder):
     read = lambda what, skip: torch.from_numpy(np.concatenate([np.frombuffer(
-        read_checked(folder/f'{s}-{what}-ubyte', MNIST_MD5[f'{s}-{what}-ubyte']), np.uint8, offset=skip) for s in ('train','t10k')]))
-    return make_images('mnist', read('images-idx3', 16).view(-1,1,28,28), read('labels-idx1', 8).long(), torch.arange(70_000) < 60_000)
+        read_checked(folder/f'{s}-{what}-ubyte', MNIST_MD5[f'{s}-{what}-ubyte']), np.uint8,
+        offset=skip) for s in ('train','t10k')]))
+    return make_images('mnist', read('images-idx3', 16).view(-1,1,28,28), read('labels-idx1', 8).long(),
+                       torch.arange(70_000) < 60_000)
 
 # %% ../nbs/05b_files.ipynb #00a6265a
 class Maker:
@@ -158,7 +163,8 @@ class ArrayUnpickler(pickle._Unpickler):
         if self.left < 0: raise pickle.UnpicklingError('it repeats its contents')
         return s.encode('latin1')
     def find_class(self, module, name):
-        known = {'numpy.ndarray': PickledArray, 'numpy.dtype': PickledType, 'multiarray._reconstruct': PickledArray, 'numeric._frombuffer': as_array,
+        known = {'numpy.ndarray': PickledArray, 'numpy.dtype': PickledType, 'multiarray._reconstruct': PickledArray,
+                 'numeric._frombuffer': as_array,
                  'multiarray.scalar': lambda kind,data: as_array(data, kind, ()).item(), '_codecs.encode': self.encode}
         full = re.sub(r'^numpy\._?core\.', '', f'{module}.{name}')
         if full not in known: raise pickle.UnpicklingError(f'it asks for {module}.{name}')
@@ -191,7 +197,8 @@ def _cifar100(folder):
     raw = {s: read_checked(folder/s, md5) for s,md5 in CIFAR_MD5.items()}
     parts = [unpickle(io.BytesIO(b), len(b), folder/s) for s,b in raw.items()]
     x,y = (np.concatenate([p[k] for p in parts]) for k in ('data','fine_labels'))
-    return make_images('cifar100', torch.from_numpy(x).view(-1,3,32,32), torch.from_numpy(y).long(), torch.arange(60_000) < 50_000)
+    return make_images('cifar100', torch.from_numpy(x).view(-1,3,32,32), torch.from_numpy(y).long(),
+                       torch.arange(60_000) < 50_000)
 
 # %% ../nbs/05b_files.ipynb #72116aa1
 def report_published(folder:str, sums:dict, root=None)->tuple: # ok, path, check, remedy

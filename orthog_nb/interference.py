@@ -71,10 +71,12 @@ def summary(self:GradientCosines)->dict:
     def means(sums):
         n = sums[:,0,0]; rows = (sums[:,1:]/n.clamp_min(1)[:,None,None]).tolist()
         near = lambda v: float(f'{v:.3g}')
-        return dict(n=n.int().tolist(), mean=[[round(v, 4) for v in r[0]] for r in rows], size=[[round(v, 4) for v in r[1]] for r in rows],
+        return dict(n=n.int().tolist(), mean=[[round(v, 4) for v in r[0]] for r in rows],
+                    size=[[round(v, 4) for v in r[1]] for r in rows],
                     against=[round(r[2][-1], 4) for r in rows], product=[near(r[3][-1]) for r in rows])
     steps = self.by_step[:int(self.by_step[:,0,0].nonzero().max())+1 if self.by_step.any() else 0]
-    return dict(every=self.every, layers=self.layers, counts=self.counts.int().T.tolist(), tasks=means(self.by_task), steps=means(steps))
+    return dict(every=self.every, layers=self.layers, counts=self.counts.int().T.tolist(),
+                tasks=means(self.by_task), steps=means(steps))
 
 # %% ../nbs/13_interference.ipynb #90e1b6f2
 @torch.no_grad()
@@ -149,9 +151,12 @@ def plot_interference(
         for (k,s),c in zip(seen.items(), colors):
             n = torch.tensor(s['counts'][s['layers'].index(l)], dtype=torch.float64); n = n/n.sum()
             ax.stairs(n/n.max(), torch.linspace(-1, 1, len(n)+1), fill=True, color=c, alpha=.45, label=f'{sizes(s)[l]:.3f}')
-        ax.set_title(l, fontsize=7, pad=2); ax.set(yticks=[]); ax.legend(fontsize=6, handlelength=.7, loc='upper left', borderpad=0)
+        ax.set_title(l, fontsize=7, pad=2); ax.set(yticks=[])
+        ax.legend(fontsize=6, handlelength=.7, loc='upper left', borderpad=0)
     for ax in axs.flat[len(layers):]: ax.axis('off')
-    fig.supxlabel('cosine $c_l$', fontsize=8); fig.legend(handles=axs.flat[0].get_legend().legend_handles, labels=list(seen), loc='outside upper center', ncols=len(seen), fontsize=8)
+    fig.supxlabel('cosine $c_l$', fontsize=8)
+    fig.legend(handles=axs.flat[0].get_legend().legend_handles, labels=list(seen), loc='outside upper center',
+               ncols=len(seen), fontsize=8)
     return axs
 
 # %% ../nbs/13_interference.ipynb #c84b719b
@@ -267,7 +272,8 @@ def compare(names:list, halves:list)->tuple: # layers, cosine (L, T, T), overlap
     layers = [names[i].removesuffix('.weight') for i in kernels] + ['network']
     bases = [[U.get(n) for _,U in halves] for n in [names[i] for i in kernels]+['network']]
     norm = lambda M: M / (M.diagonal().outer(M.diagonal())).sqrt().clamp_min(1e-300)
-    share = lambda b: torch.tensor([[math.nan if A is None or B is None else overlap(A, B) for B in b] for A in b], dtype=torch.float64)
+    share = lambda b: torch.tensor([[math.nan if A is None or B is None else overlap(A, B) for B in b] for A in b],
+                                   dtype=torch.float64)
     return layers, torch.stack([by_task(norm(M)).cpu() for M in [grams[i] for i in kernels]+[sum(grams)]]), torch.stack([by_task(share(b)) for b in bases])
 
 # %% ../nbs/13_interference.ipynb #1a43ede5
@@ -288,7 +294,8 @@ def worst(self:Diagnosis)->tuple: # names of the two tasks, their cosine over th
 def table(self:Diagnosis)->str:
     "Markdown: a row for each layer."
     (cs,c),(os,o) = self.pairs(self.cosine),self.pairs(self.overlap); num = lambda v: '–' if math.isnan(v) else f'{v:.2f}'
-    rows = ['| layer | cosine, same task | other tasks | lowest pair | overlap, same task | other tasks |', '|---|---|---|---|---|---|']
+    rows = ['| layer | cosine, same task | other tasks | lowest pair | overlap, same task | other tasks |',
+            '|---|---|---|---|---|---|']
     rows += [f'| {l} | '+' | '.join(map(num, v))+' |' for l,*v in zip(self.layers, cs.tolist(), c.mean(1).tolist(), c.amin(1).tolist(), os.tolist(), o.mean(1).tolist())]
     a,b,v = self.worst()
     return '\n'.join(rows) + f'\n\nOver the whole network the lowest cosine between tasks is {v:.2f} ({a} and {b}); within a task it is {cs[-1]:.2f}. Below 0, a step for one task undoes the other. ({self.seconds:.1f} s)'
@@ -306,7 +313,8 @@ def plot(self:Diagnosis):
     for ax,M,what in zip(axs, (self.cosine, self.overlap), ('cosine of gradients','overlap of features')):
         same,c = (v[:-1] for v in self.pairs(M)); x = range(len(c))
         ax.plot(x, same, 'o-', ms=2.5, color='0.6', label='same task')
-        line, = ax.plot(x, c.mean(1), 'o-', ms=2.5, label='other tasks'); ax.fill_between(x, c.amin(1), c.amax(1), color=line.get_color(), alpha=.2, lw=0)
+        line, = ax.plot(x, c.mean(1), 'o-', ms=2.5, label='other tasks')
+        ax.fill_between(x, c.amin(1), c.amax(1), color=line.get_color(), alpha=.2, lw=0)
         ax.set(xlabel='kernel, from the input on', ylabel=what)
     axs[0].axhline(0, color='0.3', lw=.6); axs[0].legend()
     return axs

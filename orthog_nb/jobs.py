@@ -67,7 +67,8 @@ def run(self:Job, root, device='cpu', quiet=True)->Result:
 def command(self:Job)->str:
     "What to type to do this run alone."
     extra = self.settings | {dict(seed='stream_seed').get(k, k): v for k,v in self.stream.items()}
-    return shlex.join(['orthog_run', '--benchmark', self.benchmark, '--method', self.method, '--seed', str(self.seed), *(f'{k}={v}' for k,v in extra.items())])
+    return shlex.join(['orthog_run', '--benchmark', self.benchmark, '--method', self.method, '--seed',
+                       str(self.seed), *(f'{k}={v}' for k,v in extra.items())])
 
 @patch(as_prop=True)
 def tune_command(self:Job)->str:
@@ -78,7 +79,8 @@ def tune_command(self:Job)->str:
 @patch(as_prop=True)
 def key(self:Job)->str:
     "Equal for two jobs that are the same run."
-    return json.dumps([self.benchmark, self.method, self.seed, self.epochs, self.tuning, settings(self.benchmark, self.method, **self.settings), self.stream_args], sort_keys=True)
+    return json.dumps([self.benchmark, self.method, self.seed, self.epochs, self.tuning,
+                       settings(self.benchmark, self.method, **self.settings), self.stream_args], sort_keys=True)
 
 # %% ../nbs/13b_jobs.ipynb #58e9933a
 @lru_cache(maxsize=None)

@@ -30,7 +30,8 @@ def build(
 )->nn.Module: # a `Net`
     "The network for a stream, with or without subspaces."
     if init not in (None,'uniform','orthonormal'): raise InputError(f"init={init!r} is not known; use None, 'uniform' or 'orthonormal'")
-    net = model_for(info, width=width, generator=generator(seed, 'init'), orthonormal=None if init is None else init=='orthonormal')
+    net = model_for(info, width=width, generator=generator(seed, 'init'),
+                    orthonormal=None if init is None else init=='orthonormal')
     if projection: net.subspaces = Subspaces(net.dim, info.tasks, basis, seed)
     if dropout: net.head = nn.Sequential(nn.Dropout(dropout), net.head)
     return net
@@ -40,7 +41,8 @@ class Method:
     "A continual learner: a network, an optimiser, and what it does with a batch."
     memory,watch,joint = None,None,False
     defaults = dict(mnist=dict(lr=.1), cifar=dict(lr=.03), mini=dict(lr=.03))  # paper, App. D
-    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical', retraction='exact', guard=None, infer_task=False, fast=False):
+    def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical',
+                 retraction='exact', guard=None, infer_task=False, fast=False):
         store_attr()
         if lr_decay not in (None, 'per_task'): raise InputError(f"lr_decay={lr_decay!r} is not known; use None or 'per_task'")
         self.params = [p for p in model.parameters() if p.requires_grad]
@@ -58,6 +60,7 @@ def loss(self:Method, x, y, t)->Tensor:
     "Mean cross-entropy of a batch, each example under its own task's projection and mask."
     return F.cross_entropy(self.model(x, t), y)
 
+# %% ../nbs/09_methods.ipynb #015e82c6
 @patch
 def backward(self:Method, x, y, t)->Tensor:
     "Add the gradient of the loss to `.grad`; the loss."
@@ -72,6 +75,7 @@ def update(self:Method):
     moved = [p for p in self.params if p.grad is not None]
     torch._foreach_add_(moved, [p.grad for p in moved], alpha=-self.opt.param_groups[0]['lr'])
 
+# %% ../nbs/09_methods.ipynb #ca8d4122
 @patch
 def descend(self:Method, x, y, t)->Tensor:
     "One step of SGD on a batch; the loss before it."
@@ -130,7 +134,8 @@ def task_id_at_test(self:Method)->bool:
 @patch
 def state_dict(self:Method)->dict:
     "Everything that the next batch depends on."
-    d = dict(model=self.model.state_dict(), opt=self.opt.state_dict(), extra=self.extra(), gens={k: g.get_state() for k,g in self.gens.items()})
+    d = dict(model=self.model.state_dict(), opt=self.opt.state_dict(), extra=self.extra(),
+             gens={k: g.get_state() for k,g in self.gens.items()})
     if self.memory is not None: d['memory'] = self.memory.state_dict()
     return d
 
@@ -141,6 +146,7 @@ def load_state_dict(self:Method, d:dict):
     for k,g in self.gens.items(): g.set_state(d['gens'][k].cpu())
     if self.memory is not None: self.memory.load_state_dict(d['memory'])
 
+# %% ../nbs/09_methods.ipynb #c4be5338
 @patch
 def extra(self:Method)->dict:
     "State of a subclass: tensors, numbers, lists of them."
@@ -150,10 +156,12 @@ def extra(self:Method)->dict:
 def set_extra(self:Method, d:dict):
     "Take back what `extra` gave."
 
+# %% ../nbs/09_methods.ipynb #03f7a18b
 @patch
 def nbytes(self:Method)->dict:
     "Bytes held beside the weights, by kind."
-    d = dict(memory=self.memory.nbytes if self.memory is not None else 0, subspaces=self.model.subspaces.nbytes if self.model.subspaces is not None else 0)
+    d = dict(memory=self.memory.nbytes if self.memory is not None else 0,
+             subspaces=self.model.subspaces.nbytes if self.model.subspaces is not None else 0)
     return d | {k: tensor_bytes(v) for k,v in self.extra().items() if tensor_bytes(v)}
 
 def tensor_bytes(o)->int:
@@ -185,11 +193,13 @@ methods.update(finetune=Finetune, multitask=Multitask)
 # %% ../nbs/09_methods.ipynb #874d2a00
 class ERRing(Method):
     "Joint training on the current batch and a draw from the ring memory."
-    defaults = dict(mnist=dict(lr=.1, memory=1, replay_batch=256), cifar=dict(lr=.03, memory=1, replay_batch=10), mini=dict(lr=.03, memory=1, replay_batch=10))
+    defaults = dict(mnist=dict(lr=.1, memory=1, replay_batch=256), cifar=dict(lr=.03, memory=1, replay_batch=10),
+                    mini=dict(lr=.03, memory=1, replay_batch=10))
     def __init__(self, model, info, gens, memory=1, replay_batch=10, separate=False, **kw):
         super().__init__(model, info, gens, **kw)
         self.memory,self.replay_batch,self.separate = RingMemory(memory),replay_batch,separate
 
+# %% ../nbs/09_methods.ipynb #9711061e
 @patch
 def observe(self:ERRing, x, y, t):
     "One step on the joined batch, then remember."
@@ -208,6 +218,7 @@ def joined(self:ERRing, x, y, t):
     xm,ym,tm = self.memory.sample(self.replay_batch, self.gens['memory'])
     return torch.cat([x,xm]), torch.cat([y,ym]), torch.cat([torch.full_like(y, t), tm])
 
+# %% ../nbs/09_methods.ipynb #a09ce2ac
 @patch
 def two_steps(self:ERRing, xs, ys, ts, n:int):
     "Two passes, one update: memory first, then the current batch, as orthog does."
@@ -243,6 +254,7 @@ class Orthog(Method):
         super().__init__(model, info, gens, **kw)
         if replay: self.memory = RingMemory(memory)
 
+# %% ../nbs/09_methods.ipynb #1d5cb35f
 @patch
 def replayed(self:Orthog):
     "Alg. 1 l.5-8: the gradient of one past task, under its own projection, left in `.grad`."

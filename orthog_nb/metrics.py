@@ -73,7 +73,8 @@ def plot_R(
     im = ax.imshow(R, cmap='Blues', vmin=vmin, vmax=1, aspect='auto')
     few = len(R) <= 10; ticks = range(0, len(R), 1 if few else 5)
     for i,j in np.argwhere(~np.isnan(R)) if few else ():
-        ax.text(j, i, f'{100*R[i,j]:.0f}', ha='center', va='center', fontsize=7, color='white' if R[i,j] > .4*vmin+.6 else 'black')
+        ax.text(j, i, f'{100*R[i,j]:.0f}', ha='center', va='center', fontsize=7,
+                color='white' if R[i,j] > .4*vmin+.6 else 'black')
     if not few: ax.figure.colorbar(im, ax=ax, label='accuracy')
     ax.set(xlabel='tested on task $j$', ylabel='after task $i$', xticks=ticks, yticks=ticks); ax.grid(False)
     return ax

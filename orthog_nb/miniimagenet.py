@@ -139,7 +139,8 @@ def decode_mini(paths:list)->tuple: # (100, n, 3, 84, 84) uint8; how many of the
     out = np.empty((100, n+m, 3, 84, 84), np.uint8)
     with Progress(100, 'decoding miniImageNet, classes') as bar:
         for c,name in enumerate(sorted(train)):
-            for i,im in enumerate([*train[name], *test[name]]): out[c,i] = (im if isinstance(im, np.ndarray) else read_image(im)).transpose(2,0,1)
+            for i,im in enumerate([*train[name], *test[name]]):
+                out[c,i] = (im if isinstance(im, np.ndarray) else read_image(im)).transpose(2,0,1)
             bar.update()
     return out,n
 
@@ -148,7 +149,8 @@ def keep_decoded(path:Path, x:np.ndarray, n:int):
     "Write decoded images and the note about them, or say why not."
     try:
         with atomic_write(path) as f: np.save(f, x)
-        with atomic_write(path.with_suffix('.json')) as f: f.write(json.dumps(dict(train=n, sha256=hashlib.sha256(x).hexdigest())).encode())
+        with atomic_write(path.with_suffix('.json')) as f:
+            f.write(json.dumps(dict(train=n, sha256=hashlib.sha256(x).hexdigest())).encode())
     except OSError as e: print(f'{path} could not be written ({e.strerror}): the images stay in memory and are decoded again next time; '
                                'make room, or set ORTHOG_NB_CACHE to a folder that can be written', file=sys.stderr)
 

@@ -68,6 +68,7 @@ def matrix(self:Subspaces,
     O = self._at(t, self.O)
     return F.pad(O @ O.mT, self._margins(t)*2)
 
+# %% ../nbs/01_projection.ipynb #09971c7c
 @patch
 def _margins(self:Subspaces, t:int)->tuple:
     "How many features lie before and after those of task `t`; none unless `grow` was called."
@@ -90,6 +91,7 @@ def project(self:Subspaces,
     if before+after == 0: return (h @ O) @ O.mT
     return F.pad((h[..., before:self.dim-after] @ O) @ O.mT, (before,after))
 
+# %% ../nbs/01_projection.ipynb #877afae6
 @patch
 def _project_mixed(self:Subspaces, h:Tensor, t:Tensor)->Tensor:
     "Another task in every row: in the coordinates of $Q$ a projection is a mask."

@@ -31,6 +31,7 @@ class Line:
     def values(self, name, k=1): return [k*v for r in self.done if (v := getattr(r, name)) is not None]
     def config(self, key): return [r.config.get(key) for r in self.done]
 
+# %% ../nbs/14b_report.ipynb #d916f829
 def lines_of(
     preset:str, # a name in `presets`
     benchmark:str, # one of the preset's
@@ -82,6 +83,7 @@ def within(self:Line)->str:
     if abs(d) > max(2*(self.paper['accuracy_std'] or 0), 1): return 'no'
     return 'not forgetting' if f and self.paper['forgetting'] is not None and round(abs(mean_std(f)[0]-self.paper['forgetting']), 4) > .03 else 'yes'
 
+# %% ../nbs/14b_report.ipynb #8bf7cd19
 @patch
 def z(self:Line):
     "How far the paper's accuracy is from ours, in units of our spread, @eq-report-z; None with fewer than three seeds."
@@ -105,9 +107,11 @@ def compare(
     def line(l):
         p = l.paper; printed = lambda k,d: '' if not p or p[k] is None else f'{p[k]:.{d}f}' + (f' ± {p[k+"_std"]:.{d}f}' if p[k+'_std'] is not None else '')
         d = l.difference(); fgt = l.values('forgetting')
-        return {'row': l.label, 'memory': l.memory(), 'task known at test': l.task_known(), 'paper, accuracy %': printed('accuracy', 1), 'ours, accuracy %': pm(l.values('accuracy', 100)) or 'not run',
+        return {'row': l.label, 'memory': l.memory(), 'task known at test': l.task_known(),
+                'paper, accuracy %': printed('accuracy', 1), 'ours, accuracy %': pm(l.values('accuracy', 100)) or 'not run',
                 'difference': '' if d is None else f'{d:+.1f}' + (f' / {mean_std(fgt)[0]-p["forgetting"]:+.3f}' if fgt and p['forgetting'] is not None else ''), 'within': l.within(), 'z': '' if l.z() is None else f'{l.z():+.1f}', 'paper, forgetting': printed('forgetting', 2), 'ours, forgetting': pm(fgt, 3), 'seeds': f'{len(l.done)} of {len(l.jobs)}',
-                'width': listed(l.width()), 'images a class': listed(l.images()), 'device': listed(r.device for r in l.done), 'to run': l.gap()}
+                'width': listed(l.width()), 'images a class': listed(l.images()),
+                'device': listed(r.device for r in l.done), 'to run': l.gap()}
     return Table(f'{benchmark} ({preset})', [line(l) for l in lines_of(preset, benchmark, root)])
 
 # %% ../nbs/14b_report.ipynb #c0ddd38a
@@ -121,6 +125,7 @@ def with_error(d:list, digits:int=1)->str:
     m,s = mean_std(d, sample=True)
     return f'{m:+.{digits}f}' + (f' ± {s/math.sqrt(len(d)):.{digits}f}' if len(d) > 1 else '')
 
+# %% ../nbs/14b_report.ipynb #84f67b18
 def claims(
     preset:str='table1_mnist', # a preset with the rows er_ring and orthog
     root='.', # where results are
@@ -131,8 +136,11 @@ def claims(
         if c['benchmark'] not in {b for p in presets[preset] for b in p['benchmarks']}: continue
         l = {x.label: x for x in lines_of(preset, c['benchmark'], root)}; er,og = l['er_ring'],l['orthog']
         fe,fo = (np.mean([getattr(x, 'forgetting') for x in v]) if (v := [x for x,y in zip(a.results, b.results) if x and y]) else None for a,b in ((er,og),(og,er)))
-        rows.append({'benchmark': c['benchmark'], 'width': listed(og.width()), 'paper, gain': f"+{c['gain']}", 'ours, gain ± se': with_error(paired(og, er, 'accuracy', 100)) or 'not run',
-                     'paper, less forgetting': f"{c['reduction']} %", 'ours, less forgetting': '' if fe is None else f'{100*(1-fo/fe):.0f} %', 'seeds': str(len(paired(og, er, 'accuracy'))), 'to run': er.gap() or og.gap()})
+        rows.append({'benchmark': c['benchmark'], 'width': listed(og.width()), 'paper, gain': f"+{c['gain']}",
+                     'ours, gain ± se': with_error(paired(og, er, 'accuracy', 100)) or 'not run',
+                     'paper, less forgetting': f"{c['reduction']} %",
+                     'ours, less forgetting': '' if fe is None else f'{100*(1-fo/fe):.0f} %',
+                     'seeds': str(len(paired(og, er, 'accuracy'))), 'to run': er.gap() or og.gap()})
     return Table(f'orthog against er_ring ({preset})', rows)
 
 # %% ../nbs/14b_report.ipynb #99fe7c0e
@@ -144,6 +152,7 @@ def labelled(
     "The rows of several presets on one benchmark."
     return {l.label: l for n in names for l in lines_of(n, benchmark, root)}
 
+# %% ../nbs/14b_report.ipynb #53caf633
 def contrasts(
     pairs:dict, # what is asked -> labels (with, without)
     benchmark:str, # where
@@ -154,7 +163,9 @@ def contrasts(
     have = labelled(names, benchmark, root)
     def line(what, a, b):
         x,y = have[closest(a, have, 'row')],have[closest(b, have, 'row')]; d = paired(x, y, 'accuracy', 100)
-        return {'question': what, 'with': a, 'without': b, 'accuracy, points ± se': with_error(d) or 'not run', 'forgetting ± se': with_error(paired(x, y, 'forgetting'), 3), 'seeds': str(len(d)), 'to run': '' if d else x.gap() or y.gap()}
+        return {'question': what, 'with': a, 'without': b, 'accuracy, points ± se': with_error(d) or 'not run',
+                'forgetting ± se': with_error(paired(x, y, 'forgetting'), 3), 'seeds': str(len(d)),
+                'to run': '' if d else x.gap() or y.gap()}
     return Table(f'{benchmark}: differences', [line(k, *v) for k,v in pairs.items()])
 
 # %% ../nbs/14b_report.ipynb #804b3ad4
@@ -167,7 +178,8 @@ def cost(
     mean = lambda l,name,k=1,d=0: f'{k*np.mean(l.values(name)):,.{d}f}' if l.done else ''
     held = lambda l: ', '.join(f'{k} {v/1e3:,.0f} kB' for k,v in l.done[0].bytes.items() if v) if l.done else ''
     return Table(f'{benchmark}: what it costs ({preset})', [{'row': l.label, 'accuracy %': mean(l, 'accuracy', 100, 1) or 'not run', 'seconds': mean(l, 'seconds'), 'steps a second': mean(l, 'steps_per_s'),
-        'peak MB': mean(l, 'peak_bytes', 1e-6), 'held beside the weights': held(l), 'device': listed(r.device for r in l.done)} for l in lines_of(preset, benchmark, root)])
+        'peak MB': mean(l, 'peak_bytes', 1e-6), 'held beside the weights': held(l),
+        'device': listed(r.device for r in l.done)} for l in lines_of(preset, benchmark, root)])
 
 # %% ../nbs/14b_report.ipynb #32bf4282
 def curves(ax, lines:list):
@@ -182,12 +194,14 @@ def figure_curves(lines:list):
     curves(ax, lines); ax.legend(loc='center left', bbox_to_anchor=(1,.5))
     return fig
 
+# %% ../nbs/14b_report.ipynb #484942fe
 def figure_matrices(lines:list):
     "The mean matrix R of every row."
     lines = [l for l in lines if l.done]; cols = min(4, len(lines)); rows = -(-len(lines)//cols)
     fig,axs = subplots(rows, cols, w=2.3, h=2., squeeze=False)
     for ax in axs.flat[len(lines):]: ax.set_axis_off()
-    for ax,l in zip(axs.flat, lines): plot_R(np.mean([r.matrix.numpy() for r in l.done], 0), ax); ax.set_title(l.label, fontsize=8)
+    for ax,l in zip(axs.flat, lines):
+        plot_R(np.mean([r.matrix.numpy() for r in l.done], 0), ax); ax.set_title(l.label, fontsize=8)
     return fig
 
 def figure_bars(lines:list):
@@ -197,7 +211,8 @@ def figure_bars(lines:list):
     fig,ax = subplots(w=4.6, h=.6+.22*len(lines))
     ax.barh(y, [m for m,_ in stats], xerr=[s for _,s in stats], color=colors[0], alpha=.8, height=.6, label='ours')
     told = [(l.paper['accuracy'], i) for i,l in enumerate(lines) if l.paper]
-    if told: ax.plot(*zip(*told), '|', ms=11, mew=2, color=colors[1], label='paper'); ax.legend(loc='lower right')
+    if told: ax.plot(*zip(*told), '|', ms=11, mew=2, color=colors[1], label='paper')
+    ax.legend(loc='lower left', bbox_to_anchor=(0,1), ncols=2)
     ax.set(xlabel='accuracy, %', yticks=y, yticklabels=[l.label for l in lines], xlim=(0,100)); ax.grid(axis='y')
     return fig
 
@@ -212,6 +227,7 @@ def cost_panels(axs, lines:list):
         ax.set(xlabel=label, ylabel='accuracy, %'); ax.margins(x=.25)
     axs[0].set_xscale('log'); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5)
 
+# %% ../nbs/14b_report.ipynb #97e07267
 def figure_cost(lines:list):
     "Accuracy against what it costs."
     fig,axs = subplots(1, 2, w=3.4, h=2.6)
@@ -230,11 +246,14 @@ def changes(lines:list)->list: # (line, its switch, its change seed by seed)
     before = {a.label: b for b,a in zip(lines, lines[1:]) if a.jobs[0].method==b.jobs[0].method}
     return [(l, l.label.split(', ', 1)[1], paired(l, before[l.label], 'accuracy', 100) if l.label in before else []) for l in lines]
 
+# %% ../nbs/14b_report.ipynb #b621176f
 def steps(benchmark:str, root='.')->Table:
     "The waterfall in numbers: points gained or lost by each switch."
     lines = lines_of('waterfall', benchmark, root)
-    return Table(f'{benchmark}: from the paper as written to the paper as coded', [{'method': l.jobs[0].method, 'switch': k, 'accuracy %': pm(l.values('accuracy', 100)) or 'not run', 'change, points ± se': with_error(d),
-        'forgetting': pm(l.values('forgetting'), 3), 'seeds': f'{len(l.done)} of {len(l.jobs)}', 'to run': l.gap()} for l,k,d in changes(lines)])
+    rows = [{'method': l.jobs[0].method, 'switch': k, 'accuracy %': pm(l.values('accuracy', 100)) or 'not run',
+             'change, points ± se': with_error(d), 'forgetting': pm(l.values('forgetting'), 3),
+             'seeds': f'{len(l.done)} of {len(l.jobs)}', 'to run': l.gap()} for l,k,d in changes(lines)]
+    return Table(f'{benchmark}: from the paper as written to the paper as coded', rows)
 
 def figure_waterfall(lines:list):
     "From the paper as written to the paper as coded, one switch at a time."
@@ -250,11 +269,13 @@ def waterfall_panel(ax, method:str, rows:list):
     for y,(l,_,d) in enumerate(rows):
         v = l.values('accuracy', 100)
         if not v: continue
-        now = mean_std(v)[0]; ax.plot(v, [y]*len(v), '.', color='k', ms=3, alpha=.6); ax.plot([now, now], [y-.35, y+.35], color='k', lw=1.5)
+        now = mean_std(v)[0]; ax.plot(v, [y]*len(v), '.', color='k', ms=3, alpha=.6)
+        ax.plot([now, now], [y-.35, y+.35], color='k', lw=1.5)
         if d: gain = mean_std(d)[0]; ax.barh(y, gain, left=now-gain, height=.5, color=colors[2] if gain >= 0 else colors[1], alpha=.6); ax.annotate(f'{gain:+.1f}', (max(now, now-gain, *v), y), xytext=(4,-3), textcoords='offset points', fontsize=7)
     told = paper_row(1, l.jobs[0].benchmark, method)
     if told: ax.axvline(told['accuracy'], ls='--', lw=1, color=colors[0])
-    ax.set(xlabel='accuracy, %', title=method, yticks=range(len(rows)), yticklabels=[k for _,k,_ in rows]); ax.set_ylim(len(rows)-.4, -.6); ax.use_sticky_edges = False; ax.margins(x=.2); ax.grid(axis='y', visible=False)
+    ax.set(xlabel='accuracy, %', title=method, yticks=range(len(rows)), yticklabels=[k for _,k,_ in rows])
+    ax.set_ylim(len(rows)-.4, -.6); ax.use_sticky_edges = False; ax.margins(x=.2); ax.grid(axis='y', visible=False)
 
 def figures(preset:str, benchmark:str, root='.')->dict: # what it shows -> figure, and what it says in words
     "The pictures of a preset on a benchmark; none where nothing was run."
@@ -270,6 +291,7 @@ table{border-collapse:collapse;margin:1em 0;font-size:13px}caption{text-align:le
 figure{display:inline-block;margin:1em 1em 1em 0;max-width:100%}figure img{max-width:100%;background:#fff}figcaption{font-size:13px;color:#666}code{font-size:12px;background:#8882;padding:0 .2em}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}th,td{border-color:#444}figcaption{color:#aaa}}"""
 
+# %% ../nbs/14b_report.ipynb #22c7bf7c
 def report(
     names:list, # of presets
     root='.', # where results are
@@ -285,10 +307,12 @@ def report(
             tables += made
         if name.startswith('table1'): tables.append(claims(name, root)); body.append(tables[-1].html())
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>orthog_nb: results</title><style>{style}</style><h1>Continual learning in orthogonal subspaces: results</h1>{legend}{"".join(body)}</html>'
-    for path,text in (('tables.md', '\n\n'.join(t.markdown() for t in tables)), ('tables.tex', '\n\n'.join(t.latex() for t in tables)), ('index.html', page)):
+    for path,text in (('tables.md', '\n\n'.join(t.markdown() for t in tables)),
+                      ('tables.tex', '\n\n'.join(t.latex() for t in tables)), ('index.html', page)):
         with atomic_write(out/path) as f: f.write(text.encode()+b'\n')
     return out/'index.html'
 
+# %% ../nbs/14b_report.ipynb #6376a71c
 legend = """<p>Accuracy after the last task and forgetting, mean ± standard deviation (population) over seeds. <em>Memory</em> is examples kept per class and task. <em>Within</em>: the means differ by no more than two of the paper's standard
 deviations, or one point, and in forgetting by no more than 0.03. <em>z</em>: how far the paper's number is from ours, in units of our spread over seeds. A row that was not run shows the command that runs it.</p>"""
 

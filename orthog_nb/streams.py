@@ -82,6 +82,7 @@ class Info:
     mean:Tensor=field(repr=False) # broadcasts to `shape`
     std:Tensor=field(repr=False) # broadcasts to `shape`
 
+# %% ../nbs/06_streams.ipynb #1799be54
 @dataclass(eq=False)
 class Stream:
     "Tasks in the order in which they are learned, and three others to tune on."
@@ -167,6 +168,7 @@ def rotated(angles):
         return angle, rotation(angle)
     return pixels
 
+# %% ../nbs/06_streams.ipynb #d7b7cb52
 def rotated_mnist(
     seed:int=0, # another seed, another stream; 'released': that of the authors' code
     root=None, # folder that holds MNIST; else `ORTHOG_NB_DATA`, the cache, a download
@@ -208,7 +210,8 @@ def split(name, seed, images, tasks, per_class, mean, std)->Stream:
         ids = [of(images.train, c) for c in classes]
         ids = torch.cat([i[torch.randperm(len(i), generator=g)[:per_class]] for i in ids])
         mask = torch.zeros(100, dtype=torch.bool).index_fill(0, classes, True)
-        return Task(t, classes.tolist(), mask, images, ids[torch.randperm(len(ids), generator=g)], torch.cat([of(images.test, c) for c in classes]))
+        return Task(t, classes.tolist(), mask, images, ids[torch.randperm(len(ids), generator=g)],
+                    torch.cat([of(images.test, c) for c in classes]))
     order = 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
     return stream_of(name, seed, [task('task', t, c) for t,c in enumerate(order.split(5)[:tasks])],
                 [task('tuning', t, c) for t,c in enumerate(torch.arange(15).split(5))], mean, std, per_class=per_class)
@@ -225,6 +228,7 @@ def split_cifar(
     mean = sum(x.sum(0, dtype=torch.int32) for x in im.x[:50_000].split(500)) / (255*50_000)
     return split('split_cifar', seed, im, tasks, per_class, mean, torch.ones(1,1,1))
 
+# %% ../nbs/06_streams.ipynb #bb669c7d
 def split_miniimagenet(
     seed:int=0, # another seed, another order of the classes
     root=None, # folder that holds mini-imagenet; else `ORTHOG_NB_DATA`, the cache
@@ -237,7 +241,8 @@ def split_miniimagenet(
     return split('split_miniimagenet', seed, im, tasks, len(im.train)//100 if per_class is None else per_class, mean, std)
 
 # %% ../nbs/06_streams.ipynb #5f8ca0f8
-streams = {f.__name__: f for f in (permuted_mnist, rotated_mnist, split_cifar, split_miniimagenet, permuted_digits, rotated_digits)}
+streams = {f.__name__: f for f in (permuted_mnist, rotated_mnist, split_cifar, split_miniimagenet, permuted_digits,
+                                   rotated_digits)}
 
 def make_stream(
     name:str, # one of `streams`

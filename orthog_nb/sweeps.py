@@ -43,7 +43,8 @@ def free_device(
 # %% ../nbs/13c_sweeps.ipynb #7f5dd05e
 one_run = threading.Lock()
 
-def work(job:Job, root, device:str='auto', threads:int=1, version:str=__version__, parent:int=None)->tuple: # result as a dict, or None; error, or ''
+def work(job:Job, root, device:str='auto', threads:int=1, version:str=__version__,
+         parent:int=None)->tuple: # result as a dict, or None; error, or ''
     "Do a job in this process; an error comes back as text."
     stop_with(parent)
     try:
@@ -91,7 +92,8 @@ def remote(jobs:list, scheduler:str, **kw): # yields (index, (result, error))
     with client:
         good = same_version(client)
         futures = {client.submit(work, j, pure=False, workers=good, **kw): i for i,j in enumerate(jobs)}
-        for f in as_completed(futures, loop=client.loop): yield futures[f], (f.result() if f.status=='finished' else (None, f'{type(f.exception()).__name__}: {f.exception()}'))
+        for f in as_completed(futures, loop=client.loop):
+            yield futures[f], (f.result() if f.status=='finished' else (None, f'{type(f.exception()).__name__}: {f.exception()}'))
 
 # %% ../nbs/13c_sweeps.ipynb #d4e5f238
 def same_version(client)->list: # addresses, or None where all are good
@@ -149,7 +151,8 @@ baseline_grid = [.003, .01, .03, .1, .3, 1.]
 @patch
 def tune_path(self:Job, root)->Path:
     "Where the tuning of this row is kept: it does not depend on seed or rate."
-    alike = replace(self, seed=0, settings=self.settings | dict(lr='tuned'), stream={k: v for k,v in self.stream.items() if k != 'seed'}, epochs=1, tuning=False)
+    alike = replace(self, seed=0, settings=self.settings | dict(lr='tuned'),
+                    stream={k: v for k,v in self.stream.items() if k != 'seed'}, epochs=1, tuning=False)
     return Path(root)/'results'/'tune'/f'{self.benchmark}-{self.method}-{hashlib.sha256(alike.key.encode()).hexdigest()[:8]}.json'
 
 # %% ../nbs/13c_sweeps.ipynb #e6be710a
@@ -227,6 +230,7 @@ def pm(
     m,s = mean_std(values)
     return f'{m:.{digits}f}' + (f' ± {s:.{digits}f}' if len(values) > 1 else '')
 
+# %% ../nbs/13c_sweeps.ipynb #182568b1
 def summary(
     jobs:list, # of `Job`
     results:list, # of `Result`, None where there is none
@@ -237,6 +241,7 @@ def summary(
     lines = [('benchmark', 'row', 'seeds', 'accuracy %', 'forgetting', 'seconds')]
     for (b,label),rs in rows.items():
         ok = [r for r in rs if r]; fgt = [r.forgetting for r in ok if r.forgetting is not None]
-        lines.append((b, label, f'{len(ok)}/{len(rs)}', pm([100*r.accuracy for r in ok]) or '–', pm(fgt, 3) or '–', pm([mean_std([r.seconds for r in ok])[0]] if ok else [], 0) or '–'))
+        lines.append((b, label, f'{len(ok)}/{len(rs)}', pm([100*r.accuracy for r in ok]) or '–', pm(fgt, 3) or '–',
+                      pm([mean_std([r.seconds for r in ok])[0]] if ok else [], 0) or '–'))
     widths = [max(map(len, c)) for c in zip(*lines)]
     return '\n'.join('  '.join(v.ljust(w) for v,w in zip(l, widths)).rstrip() for l in lines)

@@ -49,14 +49,19 @@ def html(self:Table)->str:
     "As HTML."
     cell = lambda tag,c: f'<{tag}>' + re.sub('`(.*?)`', r'<code>\1</code>', html.escape(c)) + f'</{tag}>'
     line = lambda tag,cells: '<tr>' + ''.join(cell(tag, c) for c in cells) + '</tr>'
-    return '\n'.join([f'<div class="wide"><table><caption>{html.escape(self.caption)}</caption>', '<thead>'+line('th', self.columns)+'</thead><tbody>', *(line('td', r) for r in self.body), '</tbody></table></div>'])
+    return '\n'.join([f'<div class="wide"><table><caption>{html.escape(self.caption)}</caption>',
+                      '<thead>'+line('th', self.columns)+'</thead><tbody>', *(line('td', r) for r in self.body),
+                      '</tbody></table></div>'])
 
 # %% ../nbs/13d_tables.ipynb #d5624909
 @patch
 def latex(self:Table)->str:
     "As LaTeX, for the package booktabs."
     def tex(c):
-        c = ''.join({'\\': r'\textbackslash{}', '±': r'$\pm$', '–': '--', '−': '$-$', '≥': r'$\ge$', '×': r'$\times$'}.get(ch, '\\'+ch if ch in '&%$#_{}' else ch) for ch in c)
+        c = ''.join({'\\': r'\textbackslash{}', '±': r'$\pm$', '–': '--', '−': '$-$', '≥': r'$\ge$',
+                     '×': r'$\times$'}.get(ch, '\\'+ch if ch in '&%$#_{}' else ch) for ch in c)
         return re.sub('`(.*?)`', r'\\texttt{\1}', c)
     line = lambda cells: ' & '.join(map(tex, cells)) + r' \\'
-    return '\n'.join([r'\begin{table}', rf'\caption{{{tex(self.caption)}}}', r'\begin{tabular}{'+'l'*len(self.columns)+'}', r'\toprule', line(self.columns), r'\midrule', *map(line, self.body), r'\bottomrule', r'\end{tabular}', r'\end{table}'])
+    return '\n'.join([r'\begin{table}', rf'\caption{{{tex(self.caption)}}}',
+                      r'\begin{tabular}{'+'l'*len(self.columns)+'}', r'\toprule', line(self.columns), r'\midrule',
+                      *map(line, self.body), r'\bottomrule', r'\end{tabular}', r'\end{table}'])

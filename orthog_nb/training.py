@@ -41,6 +41,7 @@ def closest(name:str, names, what:str)->str:
     near = get_close_matches(str(name), list(names), 1, 0)
     raise InputError(f"{what} {name!r} is not known; did you mean {near[0]!r}? There are: {', '.join(names)}")
 
+# %% ../nbs/12_training.ipynb #c495b7bb
 def settings(
     benchmark:str, # picks the paper's values: MNIST, CIFAR or miniImageNet
     method:str, # a name in `methods`
@@ -61,6 +62,7 @@ def check_setting(name:str, value, default):
     if kind is float and number and (abs(value) < 1e30 or name=='guard') and (value >= 0 or name=='logvar') and (value <= 1 or name != 'dropout'): return
     raise InputError(f"{name} must be {dict(bool='True or False', str='a word', float='a number, 0 or more').get(kind.__name__)}, not {str(value)[:50]!r}; choose another")
 
+# %% ../nbs/12_training.ipynb #6ad002ec
 def stem(
     config:dict, # benchmark, method, seed and every setting
 )->str:
@@ -70,6 +72,7 @@ def stem(
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     return f"{config['benchmark']}-{config['method']}-s{config['seed']}-{digest[:8]}"
 
+# %% ../nbs/12_training.ipynb #360c7854
 def configure(
     stream, # a `Stream`
     method:str, # a name in `methods`
@@ -79,7 +82,8 @@ def configure(
     **hp, # settings of the method
 )->dict:
     "Everything that the numbers of a run depend on, as plain data."
-    for k,v,most in ('seed', seed, 2**63-1), ('batch', batch, 10**6), ('epochs', epochs, 1000): check_range(k, v, k != 'seed', most)
+    for k,v,most in ('seed', seed, 2**63-1), ('batch', batch, 10**6), ('epochs', epochs, 1000):
+        check_range(k, v, k != 'seed', most)
     said,known = settings(stream.name, method, **hp),known_settings(method)
     for k,v in said.items(): check_setting(k, v, known[k])
     return dict(benchmark=stream.name, method=method, seed=seed, batch=batch, epochs=epochs, stream=stream.config, **said)
@@ -99,6 +103,7 @@ class Result:
     bytes:dict=field(default_factory=dict) # held beside the weights, by kind
     watch:dict=None # what watchers saw
 
+# %% ../nbs/12_training.ipynb #eea63c42
 def digest(d:dict)->str:
     "Of the plain data of a result."
     return hashlib.sha256(json.dumps(d, sort_keys=True).encode()).hexdigest()[:16]
@@ -112,8 +117,10 @@ def matrix(self:Result)->Tensor:
 def save(self:Result, path):
     "Write the JSON atomically."
     d = json.loads(json.dumps(asdict(self)))
-    with writing(path), atomic_write(path) as f: f.write(json.dumps(d | dict(check=digest(d)), indent=1).replace('\n   ', ' ').encode() + b'\n')
+    with writing(path), atomic_write(path) as f:
+        f.write(json.dumps(d | dict(check=digest(d)), indent=1).replace('\n   ', ' ').encode() + b'\n')
 
+# %% ../nbs/12_training.ipynb #8d1ed2de
 @patch_to(Result, cls_method=True)
 def load(cls, path)->Result:
     "Read a result; anything else is refused with one line."
@@ -124,6 +131,7 @@ def load(cls, path)->Result:
     if check not in (None, digest(d)): raise InputError(f"{path}: damaged or edited, it is not what was written; delete it and run again")
     return cls(**d)
 
+# %% ../nbs/12_training.ipynb #e62c7c25
 @patch
 def __repr__(self:Result):
     pct = lambda v: '–' if v is None else f'{100*v:.1f} %'
@@ -165,6 +173,7 @@ def whole(path:Path):
     data = path.read_bytes()
     return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
 
+# %% ../nbs/12_training.ipynb #413f5329
 def load_state(
     path, # file that `save_state` wrote
     device='cpu', # where the tensors go
@@ -278,6 +287,7 @@ def learn_lesson(self:Run, bar, save, every:int):
         last = self.check(losses); bar.update(len(losses), task=self.t, loss=f'{last:.3f}', acc=self.so_far()); losses = []
         if self.steps-self.saved >= every: self.saved = self.steps; save()
 
+# %% ../nbs/12_training.ipynb #27e1fe01
 @patch
 def check(self:Run, losses)->float:
     "The mean loss; an error that names the step if one is not finite."
@@ -305,9 +315,12 @@ def end_lesson(self:Run):
 @patch
 def state_dict(self:Run)->dict:
     "Everything needed to go on from here."
-    return dict(version=1, config=json.dumps(self.config, sort_keys=True), method=self.method.state_dict(), R=self.R, at=[self.i, self.step, self.steps], clock=[self.seconds, self.training],
-                rng=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [], watch=[w.state_dict() if hasattr(w,'state_dict') else None for w in self.watch])
+    return dict(version=1, config=json.dumps(self.config, sort_keys=True), method=self.method.state_dict(),
+                R=self.R, at=[self.i, self.step, self.steps], clock=[self.seconds, self.training],
+                rng=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+                watch=[w.state_dict() if hasattr(w,'state_dict') else None for w in self.watch])
 
+# %% ../nbs/12_training.ipynb #815cae7d
 @patch
 def load_state_dict(self:Run, d:dict):
     "Go on from a saved state, if it is of this run."
@@ -342,16 +355,21 @@ def peak_bytes(device)->int:
     except ImportError: return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform=='darwin' else 1024)
 
+# %% ../nbs/12_training.ipynb #a4bbf355
 @patch
 def result(self:Run, preset=None)->Result:
     "The manifest of a finished run."
     num = lambda v: None if math.isnan(v) else round(float(v), 10)
     name = torch.cuda.get_device_name(self.device) if self.device.type=='cuda' else f'{self.device.type} ({platform.machine()})'
     seen = {type(w).__name__: w.summary() for w in self.watch if hasattr(w, 'summary')}
-    return Result(self.config['benchmark'], self.config['method'], self.config['seed'], [[num(v) for v in row] for row in self.R.tolist()], self.config,
-        num(average_accuracy(self.R)), num(forgetting(self.R)), num(learning_accuracy(self.R)), self.method.task_id_at_test, preset,
-        stream_hash=self.stream.hash, data_hash=self.stream.data_hash, versions=versions(), device=name, threads=torch.get_num_threads(),
-        seconds=round(self.seconds, 2), steps_per_s=round(self.steps/max(self.training, 1e-9), 1), peak_bytes=peak_bytes(self.device), bytes=self.method.nbytes(), watch=seen or None)
+    return Result(self.config['benchmark'], self.config['method'], self.config['seed'],
+                  [[num(v) for v in row] for row in self.R.tolist()], self.config,
+        num(average_accuracy(self.R)), num(forgetting(self.R)), num(learning_accuracy(self.R)),
+        self.method.task_id_at_test, preset,
+        stream_hash=self.stream.hash, data_hash=self.stream.data_hash, versions=versions(), device=name,
+        threads=torch.get_num_threads(),
+        seconds=round(self.seconds, 2), steps_per_s=round(self.steps/max(self.training, 1e-9), 1),
+        peak_bytes=peak_bytes(self.device), bytes=self.method.nbytes(), watch=seen or None)
 
 # %% ../nbs/12_training.ipynb #4dc022cd
 def learn(
@@ -404,9 +422,11 @@ def drive(run:Run, folder, every:int, log, preset)->Result:
             note(run, folder, log)
     return run.result(preset)
 
+# %% ../nbs/12_training.ipynb #0cbcb87a
 def note(run:Run, folder, log):
     "One line of the log: the row of R that was just measured."
-    event = dict(task=run.i-1, steps=run.steps, seconds=round(run.seconds, 1), accuracy=[round(v, 4) for v in run.R[run.i-1 if not run.method.joint else -1].tolist() if not math.isnan(v)])
+    event = dict(task=run.i-1, steps=run.steps, seconds=round(run.seconds, 1),
+                 accuracy=[round(v, 4) for v in run.R[run.i-1 if not run.method.joint else -1].tolist() if not math.isnan(v)])
     if log: log(event)
     if folder:
         with writing(folder/'log.jsonl'), open(folder/'log.jsonl', 'a') as f: f.write(json.dumps(event)+'\n')
@@ -425,10 +445,12 @@ def run_lock(root, config):
     try: clear_parts(folder/'state.pt'); yield folder
     finally: lock.release()
 
+# %% ../nbs/12_training.ipynb #36340d74
 def info_state(stream)->dict:
     "The stream's `Info` and class order as plain data, to be kept with a model."
     return {f.name: getattr(stream.info, f.name) for f in fields(stream.info)} | dict(order=[list(map(int, t.classes)) for t in stream])
 
+# %% ../nbs/12_training.ipynb #c227d718
 def reload(
     path, # file that `learn(..., keep=path)` wrote
     device='cpu',

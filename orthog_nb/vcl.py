@@ -66,6 +66,7 @@ def noisy(self:VCL, x, t)->Tensor:
         if l is layers[-2] and self.model.subspaces is not None: h = self.model.subspaces.project(h, t)
     return h
 
+# %% ../nbs/11_vcl.ipynb #a0f3d5c5
 @patch
 def step(self:VCL, x, y, t, prior, n)->Tensor:
     "One step on @eq-vcl-objective."
@@ -83,6 +84,7 @@ def add_kl_grad(self:VCL, mu0, logvar0, n):
         inv = (-l0).exp_().div_(n)
         m.grad.addcmul_(m-m0, inv); l.grad.add_(inv.mul_(l.exp()).sub_(1/n), alpha=.5)
 
+# %% ../nbs/11_vcl.ipynb #becb3e3c
 @patch
 def begin_task(self:VCL, t, task=None):
     "The divergence is shared out over the examples of the task."
@@ -110,7 +112,8 @@ def end_task(self:VCL, t, task=None):
     if not self.coreset: return
     state = self.opt.state_dict(); self.opt = self.fresh_opt()
     for _ in range(self.passes):
-        for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist(): self.step(*self.core[i], self.prior, 10*len(self.core)/self.kl)
+        for i in torch.randperm(len(self.core), generator=self.gens['method']).tolist():
+            self.step(*self.core[i], self.prior, 10*len(self.core)/self.kl)
     self.ready = copy_(self.mu), copy_(self.logvar)
     self.opt = self.fresh_opt(); self.opt.load_state_dict(state)
     with torch.no_grad(): torch._foreach_copy_(self.mu, self.prior[0]); torch._foreach_copy_(self.logvar, self.prior[1])
@@ -129,10 +132,13 @@ def predict(self:VCL, x, t):
     draw = lambda: {n: m+(l/2).exp()*noise(m) for n,m,l in zip(names, mu, lv)}
     return sum(torch.func.functional_call(self.model, draw(), (x,t)).softmax(1) for _ in range(self.draws)).div(self.draws).log()
 
+# %% ../nbs/11_vcl.ipynb #24897d28
 @patch
 def extra(self:VCL):
-    return dict(logvar=[l.detach() for l in self.logvar], prior=self.prior[0]+self.prior[1], ready=list(self.ready[0]+self.ready[1]) if self.ready else [],
-                coreset=[c[0] for c in self.core], labels=[c[1] for c in self.core], at=[c[2] for c in self.core], n=self.n, seen=self.seen)
+    return dict(logvar=[l.detach() for l in self.logvar], prior=self.prior[0]+self.prior[1],
+                ready=list(self.ready[0]+self.ready[1]) if self.ready else [],
+                coreset=[c[0] for c in self.core], labels=[c[1] for c in self.core], at=[c[2] for c in self.core],
+                n=self.n, seen=self.seen)
 
 @patch
 def set_extra(self:VCL, d):

@@ -92,7 +92,7 @@ def test_mathematics(pages):
 def test_no_markup_left(pages):
     "References are resolved, callouts and labels translated."
     for name,p in pages.items():
-        left = re.findall(r'\??@(?:eq|fig|tbl|sec)-[\w-]+|\{#[\w-]+|\{(?:eq|ref|numref)\}|^:::.*|^#\| .*|\{\.[\w-]+\}', p['text'], re.M)
+        left = re.findall(r'\??@(?:eq|fig|tbl|sec)-[\w-]+|\{#[\w-]+|\{(?:eq|ref|numref)\}|^:::.*|^#\| .*|\{\.[\w-]+\}|\]\((?:page:|anchor:|[\w./-]+\.ipynb)', p['text'], re.M)
         assert not left, f'{name}: {left[:5]}'
 
 def test_links(pages, url, site):

@@ -1,10 +1,11 @@
 """Quarto's Markdown as MyST, and README.md from a notebook: the small cases that pages are made of."""
-import json, subprocess, sys
+import base64, io, json, subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
-import pytest
+import numpy as np, pytest
+from PIL import Image
 pytest.importorskip('nbdev', reason='the documentation tools are not installed')
-import readme, translate
+import execute, readme, translate
 
 root = Path(__file__).resolve().parent.parent
 site = SimpleNamespace(url='https://example.org/pkg', link=lambda target: f'<{target}>', gaps={'fig-gap'})
@@ -25,6 +26,8 @@ def test_callouts():
     assert md('> [!WARNING]\n> hot\n').split() == ':::{warning} hot :::'.split()
     assert ':::{admonition} Mind\n:class: tip\n' in md('::: {.callout-tip title="Mind"}\nx\n:::')
     assert md('> just a quotation') == '> just a quotation'
+    assert md('> Note: one\ntwo, without a mark\n\nafter').split() == ':::{note} one two, without a mark ::: after'.split()
+    assert md('> Note: one\n- a list').split() == ':::{note} one ::: - a list'.split()
     inner = md('> Note: as in\n> $$ a $$ {#eq-n}\n> here')
     assert '```{math}\n:label: eq-n\n\na\n```' in inner and '>' not in inner
 
@@ -37,6 +40,20 @@ def test_figures_tables_sections():
 
 def test_links():
     assert md('[`f`](https://example.org/pkg/core.html#f) [x](https://elsewhere.org)') == '[`f`](<core.html#f>) [x](https://elsewhere.org)'
+    assert md('[[`f`](https://example.org/pkg/core.html#f)](03_a.ipynb)') == '[`f`](<03_a.ipynb>)'
+
+def test_figures_are_packed():
+    "Few colours keep every pixel; many stay close to what was drawn; packing twice changes nothing; what is transparent is left alone."
+    def png(image): out = io.BytesIO(); image.save(out, 'PNG'); return base64.b64encode(out.getvalue()).decode()+'\n'
+    def pixels(data): return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert('RGB')).astype(int)
+    x = np.add.outer(np.arange(64), np.arange(64))
+    few,many = (Image.fromarray(np.stack([v, v//2, 255-v], -1).astype(np.uint8)).convert('RGBA') for v in (x//32*60, 2*x))
+    for image,far in ((few, 0), (many, 3)):
+        packed = execute.pack(png(image))
+        assert len(packed) <= len(png(image)) and abs(pixels(packed)-pixels(png(image))).max() <= far
+        assert execute.pack(packed) == packed == execute.pack(png(image))
+    many.putalpha(100)
+    assert execute.pack(png(many)) == png(many)
 
 def test_options():
     opts, code = translate.options('#| label: fig-a\n#| fig-cap: "It: works"\n#| echo: false\nx = 1\n#| not an option\n')

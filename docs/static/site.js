@@ -13,7 +13,7 @@ function markWide() {
       img.replaceWith(box);
       box.append(img);
     }
-    box.classList.toggle('scroll', img.naturalWidth > 1.8 * box.clientWidth);
+    box.classList.toggle('scroll', img.naturalWidth > 1.5 * box.clientWidth);
   }
 }
 window.addEventListener('load', () => { markWide(); window.MathJax?.startup?.promise?.then(markWide); });
