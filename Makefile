@@ -51,8 +51,10 @@ bench: $(STAMP)  ## speed beside the peers, in an environment of its own (long)
 newest:  ## test with the newest versions that the ranges allow, in an environment of its own
 	@$(MAKE) VENV=.venv-newest CONSTRAINTS=/dev/null test
 
-soak: $(STAMP)  ## the long fault tests: kills, damaged files, fuzzing, an hour of learning (SOAK_MINUTES); writes results/bench/soak.json
-	@OMP_NUM_THREADS=1 python -m pytest -q --soak $(addprefix tests/test_,kill.py faults.py data_faults.py training.py fuzz.py numerics.py determinism.py sweep.py soak.py)
+SOAK := kill faults data_faults training fuzz numerics determinism sweep soak
+
+soak: $(STAMP)  ## the long fault tests: kills, damaged files, fuzzing, an hour of learning (SOAK_MINUTES); some of them: make soak SOAK=fuzz; writes results/bench/soak.json
+	@OMP_NUM_THREADS=1 python -m pytest -q --soak $(SOAK:%=tests/test_%.py)
 
 clean:  ## remove what was built; .venv, results and runs stay
 	@rm -rf _proc _docs build dist *.egg-info .pytest_cache .hypothesis demo

@@ -1,5 +1,6 @@
 """Fixtures that several test files share."""
-import json, os, shutil, sys, time
+import json, os, shutil, sys, tempfile, time
+from contextlib import contextmanager
 from pathlib import Path
 import pytest
 
@@ -36,6 +37,18 @@ def pytest_sessionfinish(session):
     path = root/'results'/'bench'/'soak.json'; minutes = round((time.time()-began)/60, 1)
     for part in counted.values(): part.update(session_minutes=minutes, failed_tests=session.testsfailed, versions=versions())
     with atomic_write(path) as f: f.write(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | counted, indent=1).encode() + b'\n')
+
+@pytest.fixture
+def closed():
+    "A folder that may not be written, and a block in which that is true for root, too."
+    @contextmanager
+    def humble():
+        if (who := os.geteuid())==0: os.seteuid(65534)
+        try: yield
+        finally: os.seteuid(who)
+    with tempfile.TemporaryDirectory() as d:
+        Path(d).chmod(0o755); folder = Path(d)/'closed'; folder.mkdir(mode=0o555)
+        yield folder, humble
 
 @pytest.fixture(scope='session')
 def data_root():

@@ -7,7 +7,7 @@ from victim import cases, kinds, stream
 
 def state(me, temp):
     gc.collect()
-    return dict(rss=me.memory_info().rss, files=me.num_fds(), threads=me.num_threads(), temporary=sum(len(f) for _,_,f in os.walk(temp)))
+    return dict(cpu=round(time.process_time()/60, 2), rss=me.memory_info().rss, files=me.num_fds(), threads=me.num_threads(), temporary=sum(len(f) for _,_,f in os.walk(temp)))
 
 if __name__ == '__main__':
     torch.set_num_threads(1); end,me = time.time()+60*float(sys.argv[1]),psutil.Process()

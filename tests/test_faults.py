@@ -1,9 +1,10 @@
 """Disks that are full or may not be written, files that are cut, flipped, hostile or gone: the run goes on from the last good state or stops with one clear line, and the good file before is never lost."""
-import hashlib, io, json, os, pickle, shutil, subprocess, sys, zipfile
+import ctypes.util, hashlib, io, json, os, pickle, shutil, subprocess, sys, zipfile
+from contextlib import contextmanager
 from pathlib import Path
 import pytest, torch
 from PIL import Image
-from orthog_nb import miniimagenet
+from orthog_nb import miniimagenet, training
 from orthog_nb.core import InputError
 from orthog_nb.experiments import orthog_verify
 from orthog_nb.jobs import load_results, save_result
@@ -84,6 +85,20 @@ def test_damaged_result_is_refused_or_says_the_same(tmp_path, whole):
     assert refused > 300
     told(go_on, tmp_path, says='delete it and run again'); p.unlink(); assert go_on(tmp_path) == whole
 
+def test_killed_while_a_learner_is_kept(tmp_path, monkeypatch, whole):
+    "Half a learner is never there; the next call writes it whole, from the last checkpoint."
+    kept = tmp_path/'kept.pt'; f = training.atomic_write
+    @contextmanager
+    def dies(path):
+        with f(path) as out:
+            if Path(path)==kept: out.write(b'half'); raise Stop
+            yield out
+    monkeypatch.setattr(training, 'atomic_write', dies)
+    with pytest.raises(Stop): learn(tiny(), 'er_ring', root=tmp_path, keep=kept, quiet=True)
+    assert not kept.exists() and not list(tmp_path.rglob('*.part')); monkeypatch.undo()
+    assert learn(tiny(), 'er_ring', root=tmp_path, keep=kept, quiet=True).R == whole
+    x,y = tiny()[1].test(); assert (reload(kept).predict(x, 1).argmax(1)==y).double().mean().item() == whole[1][1]
+
 # full disks, folders that may not be written
 
 def limited(root, size):
@@ -104,6 +119,23 @@ def test_full_disk_in_mid_run(tmp_path, whole):
     said = limited(tmp_path, 500_000)
     assert said.startswith('refused') and 'make room' in said and '\n' not in said and load_state(p)['at'] == at
     assert not list(tmp_path.rglob('*.part')) and go_on(tmp_path) == whole
+
+def test_every_command_on_a_full_disk(tmp_path):
+    "One line and exit 2; the result and the report that were there stay."
+    from orthog_nb.report import orthog_report
+    root = str(tmp_path); learn(tiny(), 'finetune', root=tmp_path, quiet=True); orthog_report('demo', root=root, out=f'{root}/out'); good = {p: p.read_bytes() for p in tmp_path.rglob('*') if p.is_file()}
+    assert {'.json','.md','.html'} <= {p.suffix for p in good}
+    code = f'''
+import sys, resource; sys.path.insert(0, {str(Path(__file__).parent)!r})
+from orthog_nb.experiments import orthog_run, orthog_tune; from orthog_nb.report import orthog_report
+from test_fuzz import command
+resource.setrlimit(resource.RLIMIT_FSIZE, (100,)*2)
+for f,args in ((orthog_run, ['--benchmark=rotated_digits', '--method=er_ring', 'tasks=1']), (orthog_tune, ['--benchmark=rotated_digits', '--method=finetune', '--lrs=.1']), (orthog_report, ['--preset=demo', '--out={root}/out'])):
+    print(command(f, [*args, '--root={root}']))'''
+    r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS='1')); assert r.returncode == 0, r.stderr
+    for line in r.stdout.splitlines():
+        rc,out,err = eval(line); assert rc == 2 and 'File too large' in err and err.count('\n') == 1, line
+    assert all(p.read_bytes() == b for p,b in good.items()) and not list(tmp_path.rglob('*.part'))
 
 @pytest.fixture
 def small_disk(tmp_path):
@@ -128,9 +160,13 @@ def test_read_only_file_system(small_disk, whole):
     told(learn(tiny(), 'finetune', quiet=True).save, d/'r.json', says='Read-only'); told(learn, tiny(), 'finetune', root=d, quiet=True, says='Read-only')
     assert not again('rw,size=20m') and go_on(d) == whole
 
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')
-def test_read_only_folder(tmp_path):
-    (tmp_path/'ro').mkdir(mode=0o500); told(go_on, tmp_path/'ro', says='Permission denied')
+def test_read_only_folder(closed, tmp_path, whole):
+    d,humble = closed; p = stopped(tmp_path, 45); shutil.copytree(p.parent, d/'runs'/p.parent.name); at = load_state(p)['at']
+    for f in d.rglob('*'): f.chmod(0o555)
+    with humble():
+        told(go_on, d, says='Permission denied'); told(save_state, d/'new.pt', {}, says='Permission denied')
+        told(learn(tiny(), 'finetune', quiet=True).save, d/'r.json', says='Permission denied')
+    assert load_state(d/'runs'/p.parent.name/'state.pt')['at'] == at and not list(d.rglob('*.part'))
 
 @pytest.mark.parametrize('what', ['runs','results'])
 def test_a_file_where_a_folder_should_be(tmp_path, what):
@@ -168,6 +204,21 @@ def test_data_removed_in_mid_run(mini, tmp_path):
     away()
     with pytest.raises(InputError, match='miniImageNet is in none of'): go(tmp_path/'c')
     back(); assert go(tmp_path/'c') == R
+
+# networks in a layout in which torch 2.13 can write past its memory
+
+def test_narrow_networks_stay_in_their_memory():
+    """Narrow ResNets keep channels last. There torch's gradient of a strided 1×1 convolution writes past the end of its block (it crashes a width of 2 at 84 × 84 at once), which is why
+    `Shortcut` reads a slice instead: widths and sizes of all kinds, in a process of their own, with glibc's checks of the heap where they are."""
+    code = '''
+import torch, torch.nn.functional as F; from types import SimpleNamespace; from orthog_nb.models import resnet18
+for width,size in ((2,84), (3,33), (7,61), (8,32), (17,45), (20,84), (31,32)):
+    net = resnet18(SimpleNamespace(classes=5, shape=(3,size,size), masks=None, mean=torch.zeros(3,1,1), std=torch.ones(3,1,1)), width); assert net.layout is torch.channels_last
+    for n in (10, 3):
+        net.zero_grad(); F.cross_entropy(net(torch.full((n,3,size,size), 100, dtype=torch.uint8)), torch.arange(n) % 5).backward()
+        assert all(p.grad.isfinite().all() for p in net.parameters())'''
+    check = dict(LD_PRELOAD='libc_malloc_debug.so.0', MALLOC_CHECK_='3') if ctypes.util.find_library('c_malloc_debug') else {}
+    r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS='1', **check)); assert r.returncode == 0, r.stderr
 
 # hostile checkpoints, results and manifests
 

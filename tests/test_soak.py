@@ -15,6 +15,6 @@ def test_nothing_grows(request, figures):
     a,b = settled[0],settled[-1]; half = settled[len(settled)//2:]
     growth = sorted(s['rss'] for s in half)[len(half)//2] - sorted(s['rss'] for s in settled[:len(half)])[len(half)//2]
     step = max(1, len(seen)//60)
-    figures['soak'] = dict(minutes=b['minutes'], rounds=len(seen), runs=b['runs'], growth_bytes=growth, rss=b['rss'], open_files=[a['files'], b['files']], threads=[a['threads'], b['threads']],
+    figures['soak'] = dict(minutes=b['minutes'], cpu_minutes=b['cpu'], rounds=len(seen), runs=b['runs'], growth_bytes=growth, rss=b['rss'], open_files=[a['files'], b['files']], threads=[a['threads'], b['threads']],
                            temporary_files=b['temporary'], trace=[[s['minutes'], round(s['rss']/2**20, 1)] for s in seen[::step]])
     assert growth < 16*2**20 and b['files'] <= a['files'] and b['threads'] <= a['threads'] and b['temporary'] == 0
