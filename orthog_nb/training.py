@@ -234,10 +234,10 @@ def evaluate(
     method, # a `Method`
     task, # a `Task`
     device='cpu',
-    batch:int=500, # images at a time
+    batch:int=None, # images at a time; None: 50 for colour images on a CPU, 500 elsewhere
 )->float: # a fraction
     "Accuracy on the test set of one task."
-    x,y = task.test(device)
+    x,y = task.test(device); batch = batch or (50 if x.shape[1] > 1 and x.device.type=='cpu' else 500)
     return sum((method.predict(xb, task.t).argmax(1)==yb).sum() for xb,yb in zip(x.split(batch), y.split(batch))).item() / len(y)
 
 # %% ../nbs/12_training.ipynb #e267727a
