@@ -27,7 +27,7 @@ def move_(
     R, # slab of X, slab of G -> right factor
 ):
     "`X + L R(X, G)` in place, a slab of columns at a time."
-    width = max(512, 2**18//len(X))
+    width = max(512, -(-X.shape[1]//(X.numel()//2**19 + 1)))
     for x,g in zip(X.split(width, -1), G.split(width, -1)): x += mm(L, R(x, g), x)
 
 # %% ../nbs/04_optim.ipynb #508ff38d
