@@ -150,6 +150,9 @@ if __name__ == '__main__':
     a.add_argument('what', choices=['layers','resnet','drift','run','all']); a.add_argument('--rounds', type=int, default=5); a.add_argument('--steps', type=int, default=5_000)
     a = a.parse_args(); torch.set_num_threads(1)
     if a.what in ('layers','all'): save('layers', layers(a.rounds))
-    if a.what in ('resnet','all'): save('resnet', [resnet(64, [1], 2*a.rounds), resnet(64, [10], a.rounds), resnet(64, [32], 3), resnet(64, [5,10], a.rounds, metric='euclidean'), resnet(20, [10], 4*a.rounds), resnet(20, [5,10], 4*a.rounds, metric='euclidean')])
+    if a.what in ('resnet','all'):
+        few,rows = 4*a.rounds,[]
+        for width,batches,rounds,metric in ((64,[10],a.rounds,'canonical'),(64,[5,10],a.rounds,'euclidean'),(64,[1],2*a.rounds,'canonical'),(64,[32],3,'canonical'),(20,[10],few,'canonical'),(20,[5,10],few,'euclidean')):
+            rows.append(resnet(width, batches, rounds, metric=metric)); save('resnet', rows)
     if a.what in ('drift','all'): save('drift', drift(a.steps))
     if a.what in ('run','all'): save('run', run())
