@@ -2,12 +2,13 @@
 
     python bench/factors.py layers    # one layer, against the number of rows k
     python bench/factors.py resnet    # ResNet18: the step, and a whole iteration, beside forward + backward
-    python bench/factors.py drift     # 10,000 steps of random factors
+    python bench/factors.py drift     # thousands of steps of random factors
     python bench/factors.py run       # the MLP on rotated digits with and without: the same R, how much faster
     python bench/factors.py all
 
 Writes results/bench/factors.json, section by section. One thread, CPU seconds; only ratios within one run are kept, medians of rounds in which
-every competitor runs once.
+every competitor runs once. Ours is timed with `orthog_nb.core.mm` and, marked "(BLAS)", with torch's own product; plain SGD with torch's own
+and, marked "(oneDNN)", with `mm`.
 """
 import argparse, copy, statistics, sys, time
 from pathlib import Path
@@ -15,10 +16,10 @@ from types import SimpleNamespace
 import torch, torch.nn.functional as F
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import stiefel
-from stiefel import ratios, rounds_of, save
-from orthog_nb.core import as_tall, rand_stiefel
+from stiefel import blas, ratios, rounds_of, save
+from orthog_nb.core import as_tall, mm, rand_stiefel
 from orthog_nb.cayley import exact_delta
-from orthog_nb.factors import FactoredSGD, factor_delta, pays
+from orthog_nb.factors import FactoredSGD, add_product_, factor_delta, pays
 from orthog_nb.models import resnet18
 from orthog_nb.optim import StiefelSGD, move_, orthonormality, stiefel_groups
 
@@ -50,34 +51,37 @@ def layers(rounds, lr=1e-3):
                 for o in passes: o.kept['p'] = (ours.weight, ours.weight._version)  # as if forward and backward had just run
                 opt.step()
             def sgd(): torch.mm(dy.mT, x, out=buffer); W.add_(buffer, alpha=-lr)
+            def sgd_onednn(): W.add_(mm(dy.mT, x), alpha=-lr)
             def form_gradient(): L,R,_ = exact_delta(X, G, lr); move_(X, G, L, R)
             def form_factors():
-                L,rows,_ = factor_delta(X, B.clone(), E.clone(), lr, turn=False); X.addmm_(L, rows)
+                L,rows,_ = factor_delta(X, B.clone(), E.clone(), lr, turn=False); add_product_(X, L, rows)
             def step_gradient(): torch.mm(dy.mT, x, out=exact.weight.grad) if exact.weight.grad.shape == buffer.shape else None; fresh(opt)
-            runs = {'plain SGD': sgd, 'form: p×p': form_gradient, 'step: p×p': step_gradient}
-            if k <= p: runs['form: factors'] = form_factors
-            if passes: runs['step: factors'] = lambda: fresh(opt2)
-            reps = {name: max(1, int(1e7/(n*p*p))) if 'p×p' in name else max(2, int((2e7 if name == 'plain SGD' else 8e6)/(n*p*k))) for name in runs}
+            ours_runs = {'form: p×p': form_gradient, 'step: p×p': step_gradient}
+            if k <= p: ours_runs['form: factors'] = form_factors
+            if passes: ours_runs['step: factors'] = lambda: fresh(opt2)
+            runs = {'plain SGD': sgd, 'plain SGD (oneDNN)': sgd_onednn, **ours_runs, **{f'{name} (BLAS)': blas(lambda f=f: f)() for name,f in ours_runs.items()}}
+            reps = {name: max(1, int(1e7/(n*p*p))) if 'p×p' in name else max(2, int((2e7 if 'SGD' in name else 8e6)/(n*p*k))) for name in runs}
             for f in runs.values(): f()
             times = rounds_of({name: (lambda f=f,r=reps[name]: [f() for _ in range(r)]) for name,f in runs.items()}, rounds, time.process_time)
             times = {name: [t/reps[name] for t in v] for name,v in times.items()}
             row = dict(n=n, p=p, k=k, form='factors' if pays(n, p, k) else 'gradient', **ratios(times, 'plain SGD'))
-            row |= {f'p×p ÷ factors, {what}': ratios(times, f'{what}: factors')[f'{what}: p×p'] for what in ('form','step') if f'{what}: factors' in runs}
+            row |= {f'p×p ÷ factors, {what}{by}': ratios(times, f'{what}: factors{by}')[f'{what}: p×p{by}'] for what in ('form','step') for by in ('',' (BLAS)') if f'{what}: factors' in runs}
             table.append(row); print(row, flush=True)
     return dict(rounds=rounds, relative_to='plain SGD that forms G', rows=table)
 
 def resnet(width, batches, rounds, lr=1e-3, metric='canonical'):
     "All kernels of ResNet18 at 32×32: the step alone and the whole iteration, relative to plain forward + backward. `batches`: sizes of the backward passes before one step."
     torch.manual_seed(0); info = SimpleNamespace(shape=(3,32,32), classes=100, masks=None, mean=torch.zeros(3,1,1), std=torch.ones(3,1,1))
-    nets = [resnet18(info, width=width, orthonormal=True)]; nets += [copy.deepcopy(nets[0]) for _ in range(2)]
+    nets = [resnet18(info, width=width, orthonormal=True)]; nets += [copy.deepcopy(nets[0]) for _ in range(4)]
     data = [(torch.randint(0, 256, (b,3,32,32), dtype=torch.uint8), torch.randint(0, 100, (b,))) for b in batches]
-    opts = torch.optim.SGD(nets[0].parameters(), lr),StiefelSGD(stiefel_groups(nets[1]), lr, metric=metric),FactoredSGD(stiefel_groups(nets[2]), lr, metric=metric)
-    runs,names = {},('SGD','p×p','factors')
+    opts = [torch.optim.SGD(nets[0].parameters(), lr)] + [cls(stiefel_groups(net), lr, metric=metric) for cls,net in zip((StiefelSGD,FactoredSGD)*2, nets[1:])]
+    runs,names = {},('SGD','p×p','factors','p×p (BLAS)','factors (BLAS)')
     for name,net,opt in zip(names, nets, opts):
         def passes(net=net, opt=opt):
             opt.zero_grad()
             for x,y in data: F.cross_entropy(net(x), y).backward()
-        runs |= {f'{name}: forward + backward': passes, f'{name}: step': opt.step}
+        by = blas if 'BLAS' in name else lambda make: make
+        runs |= {f'{name}: {what}': by(lambda f=f: f)() for what,f in (('forward + backward', passes), ('step', opt.step))}
     for f in runs.values(): f()
     times = rounds_of(runs, rounds, time.process_time)
     for name in names: times[f'{name}: iteration'] = [a+b for a,b in zip(times[f'{name}: forward + backward'], times[f'{name}: step'])]
@@ -113,8 +117,8 @@ def drift(steps):
 def learn_digits(stream, cls, seed, tasks, nudge=0.):
     "orthog with memory and manifold: R by rows, and steps a CPU second. `nudge` moves the first weights by so much, relatively."
     from orthog_nb import methods as mod
-    mod.StiefelSGD = cls
-    m = mod.Orthog(mod.build(stream.info, seed, projection=True), stream.info, mod.generators(seed), stiefel=True, lr=.1); mod.StiefelSGD = StiefelSGD
+    mod.FactoredSGD = cls
+    m = mod.Orthog(mod.build(stream.info, seed, projection=True), stream.info, mod.generators(seed), stiefel=True, lr=.1); mod.FactoredSGD = FactoredSGD
     assert type(m.opt) is cls
     with torch.no_grad():
         for p in m.params: p.mul_(1 + nudge*torch.randn(p.shape, generator=torch.Generator().manual_seed(seed)))
@@ -146,6 +150,9 @@ if __name__ == '__main__':
     a.add_argument('what', choices=['layers','resnet','drift','run','all']); a.add_argument('--rounds', type=int, default=5); a.add_argument('--steps', type=int, default=5_000)
     a = a.parse_args(); torch.set_num_threads(1)
     if a.what in ('layers','all'): save('layers', layers(a.rounds))
-    if a.what in ('resnet','all'): save('resnet', [resnet(64, [1], 2*a.rounds), resnet(64, [10], a.rounds), resnet(64, [32], 3), resnet(64, [5,10], a.rounds, metric='euclidean'), resnet(20, [10], 4*a.rounds), resnet(20, [5,10], 4*a.rounds, metric='euclidean')])
+    if a.what in ('resnet','all'):
+        few,rows = 4*a.rounds,[]
+        for width,batches,rounds,metric in ((64,[10],a.rounds,'canonical'),(64,[5,10],a.rounds,'euclidean'),(64,[1],2*a.rounds,'canonical'),(64,[32],3,'canonical'),(20,[10],few,'canonical'),(20,[5,10],few,'euclidean')):
+            rows.append(resnet(width, batches, rounds, metric=metric)); save('resnet', rows)
     if a.what in ('drift','all'): save('drift', drift(a.steps))
     if a.what in ('run','all'): save('run', run())

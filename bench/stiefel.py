@@ -8,14 +8,16 @@
 
 Writes results/bench/stiefel.json, section by section. Machines differ and are busy: only ratios within one run are kept, medians of rounds in
 which every competitor runs once. One thread is timed in CPU seconds, two in wall-clock seconds. Peers that are not installed
-(bench/requirements.txt) are left out and named.
+(bench/requirements.txt) are left out and named. Peers are timed as they come; what is written here, ours and the textbook forms, with
+torch's product ("BLAS") and with `orthog_nb.core.mm` ("oneDNN"), so that fewer operations and a faster library are seen apart.
 """
 import argparse, json, os, platform, statistics, sys, time
 from importlib.metadata import version, PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 import torch, torch.nn.functional as F
-from orthog_nb.core import as_tall, atomic_write, rand_stiefel
+from orthog_nb import core
+from orthog_nb.core import as_tall, atomic_write, mm, rand_stiefel
 from orthog_nb.cayley import cayley_exact
 from orthog_nb.models import resnet18
 from orthog_nb.optim import StiefelSGD, orthonormality, stiefel_groups
@@ -72,33 +74,44 @@ def loop(step):
         return run
     return make
 
+def blas(make):
+    "A competitor of ours with torch's own product in place of oneDNN's."
+    def made(*args):
+        run = make(*args)
+        def off():
+            found,core.onednn = core.onednn,None
+            try: return run()
+            finally: core.onednn = found
+        return off
+    return made
+
 def as_written(W, G, tau, s=2):
     "Algorithm 1, line by line: A is formed."
-    A = G @ W.T - W @ G.T
-    Y = W - tau*(A @ W)
-    for _ in range(s): Y = W - tau/2*(A @ (W+Y))
+    A = mm(G, W.T) - mm(W, G.T)
+    Y = W - tau*mm(A, W)
+    for _ in range(s): Y = W - tau/2*mm(A, W+Y)
     return Y
 
 def low_rank_iteration(W, G, tau, s=2):
     "Algorithm 1 with AV = G(WᵀV) − W(GᵀV): A is not formed."
-    A = lambda V: G @ (W.T @ V) - W @ (G.T @ V)
+    A = lambda V: mm(G, mm(W.T, V)) - mm(W, mm(G.T, V))
     Y = W - tau*A(W)
     for _ in range(s): Y = W - tau/2*A(W+Y)
     return Y
 
 def low_rank_euclidean(W, G, tau):
     "The same in the Euclidean metric, as the authors ran it."
-    return low_rank_iteration(W, G - (W @ (W.T @ G))/2, tau)
+    return low_rank_iteration(W, G - mm(W, mm(W.T, G))/2, tau)
 
 def woodbury(W, G, tau):
     "The exact transform with one 2p×2p solve."
     U,V = torch.cat([G,W], 1),torch.cat([W,-G], 1)
-    return W - tau*(U @ torch.linalg.solve(torch.eye(2*W.shape[1]) + tau/2*(V.T @ U), V.T @ W))
+    return W - tau*mm(U, torch.linalg.solve(torch.eye(2*W.shape[1]) + tau/2*mm(V.T, U), mm(V.T, W)))
 
 def full_solve(W, G, tau):
     "The exact transform with one n×n solve."
-    A,I = G @ W.T - W @ G.T,torch.eye(len(W))
-    return torch.linalg.solve(I + tau/2*A, W - tau/2*(A @ W))
+    A,I = mm(G, W.T) - mm(W, G.T),torch.eye(len(W))
+    return torch.linalg.solve(I + tau/2*A, W - tau/2*mm(A, W))
 
 def ours(**kwargs):
     "StiefelSGD on weights stored as torch stores them: rows of filters."
@@ -153,9 +166,10 @@ def geotorch_orthogonal(m):
     geotorch.orthogonal(m, 'weight')
 
 def competitors(width):
-    c = {'plain SGD': plain, 'ours, exact': ours(), 'ours, exact, Euclidean, guarded': ours(metric='euclidean', guard=.5), 'ours, iterative': ours(retraction='iterative', guard=float('inf')),
-         'ours, exact, equal shapes stacked': grouped, 'low-rank iteration': loop(low_rank_iteration), 'low-rank iteration, Euclidean': loop(low_rank_euclidean), 'Woodbury 2p×2p': loop(woodbury),
-         'Algorithm 1 as written': loop(as_written), 'n×n solve': loop(full_solve)}
+    both = {'ours, exact': ours(), 'ours, iterative': ours(retraction='iterative', guard=float('inf')), 'low-rank iteration': loop(low_rank_iteration), 'low-rank iteration, Euclidean': loop(low_rank_euclidean),
+            'Woodbury 2p×2p': loop(woodbury), 'Algorithm 1 as written': loop(as_written)}
+    c = {'plain SGD': plain, 'ours, exact, Euclidean, guarded': ours(metric='euclidean', guard=.5), 'ours, exact, equal shapes stacked': grouped, 'n×n solve': loop(full_solve)}
+    for k,make in both.items(): c |= {k: make, f'{k} (BLAS)': blas(make)} if k.startswith('ours') else {f'{k} (oneDNN)': make, k: blas(make)}
     if peer('geoopt'): c |= {'geoopt EuclideanStiefel (QR)': geoopt_sgd('EuclideanStiefel'), 'geoopt CanonicalStiefel': geoopt_sgd('CanonicalStiefel')}
     if peer('pogo'): c['POGO'] = pogo_sgd
     if width <= 32:
@@ -163,7 +177,7 @@ def competitors(width):
         if peer('geotorch'): c['geotorch orthogonal'] = parametrised(geotorch_orthogonal)
     return c
 
-slow = 'Algorithm 1 as written','n×n solve','geoopt CanonicalStiefel','torch orthogonal (cayley)','torch orthogonal (matrix_exp)','torch orthogonal (householder)','geotorch orthogonal'
+slow = 'Algorithm 1 as written','Algorithm 1 as written (oneDNN)','n×n solve','geoopt CanonicalStiefel','torch orthogonal (cayley)','torch orthogonal (matrix_exp)','torch orthogonal (householder)','geotorch orthogonal'
 
 @torch.no_grad()
 def speed(width, threads, rounds, lr=1e-3):
@@ -177,26 +191,29 @@ def speed(width, threads, rounds, lr=1e-3):
     forward_backward()
     ps = [p for _,p in stiefel_groups(net)[0]['params']]
     Ws,Gs = [as_tall(p).contiguous() for p in ps],[as_tall(p.grad).contiguous() for p in ps]
-    big = torch.randn(512, 4608)
-    runs = {'forward + backward': forward_backward, 'one product': lambda: big @ big.mT}
+    runs,products = {'forward + backward': forward_backward},{}
+    for size in ((512,512,512),(512,512,4608),(512,4608,512),(1024,1024,1024)):
+        A,B = torch.randn(size[:2]),torch.randn(size[1:])
+        products |= {f'{library}, '+'×'.join(map(str, size)): (2*size[0]*size[1]*size[2], lambda f=f,A=A,B=B: f(A, B)) for library,f in (('BLAS', torch.mm), ('oneDNN', mm))}
+    runs |= {k: f for k,(_,f) in products.items()}
     for k,make in competitors(width).items():
         with torch.enable_grad(): runs[k] = make(Ws, Gs, lr)
     for k,f in runs.items():
         if k not in slow: f()
     clock = time.process_time if threads == 1 else time.perf_counter
     times = rounds_of(runs, rounds, clock, slow)
+    rates = {k: flops/statistics.median(times.pop(k))/1e9 for k,(flops,_) in products.items()}; peak = max(rates, key=rates.get)
     flops = sum(8*W.numel()*W.shape[1] for W in Ws)
-    rate = {k: f/statistics.median(times[k]) for k,f in (('one product', 2*512*512*4608), ('ours, exact', flops))}
-    to_fb,to_exact = ratios(times, 'forward + backward'),ratios(times, 'ours, exact')
-    for k in sorted(to_fb, key=to_fb.get): print(f'{k:36s}{to_fb[k]:9.3f}{to_exact[k]:9.2f}', flush=True)
-    return dict(width=width, threads=threads, rounds=rounds, batch=10, kernels=len(ps), clock='cpu' if threads==1 else 'wall', load=round(os.getloadavg()[0], 1), relative_to_forward_backward=to_fb, relative_to_exact=to_exact,
-                gflop_of_four_products=round(flops/1e9, 2), share_of_gemm_rate=round(rate['ours, exact']/rate['one product'], 3), peers=peer_versions())
+    to_fb,to_exact,to_blas = (ratios(times, k) for k in ('forward + backward','ours, exact','ours, exact (BLAS)'))
+    for k in sorted(to_fb, key=to_fb.get): print(f'{k:36s}{to_fb[k]:9.3f}{to_exact[k]:9.2f}{to_blas[k]:9.2f}', flush=True)
+    return dict(width=width, threads=threads, rounds=rounds, batch=10, kernels=len(ps), clock='cpu' if threads==1 else 'wall', load=round(os.getloadavg()[0], 1), relative_to_forward_backward=to_fb, relative_to_exact=to_exact, relative_to_exact_by_blas=to_blas,
+                gflop_of_four_products=round(flops/1e9, 2), gflop_per_second={k: round(r) for k,r in rates.items()}, peak=peak, share_of_peak=round(flops/1e9/statistics.median(times['ours, exact'])/rates[peak], 3), peers=peer_versions())
 
 @torch.no_grad()
 def cost(rounds=9, lr=1e-3):
     "One layer: against n at p = 64, against p at n = 9p. Relative to the exact step at 576×64."
     torch.manual_seed(0); torch.set_num_threads(1)
-    makes = {'plain SGD': plain, 'ours, exact': ours(), 'ours, iterative': ours(retraction='iterative', guard=float('inf')), 'low-rank iteration': loop(low_rank_iteration), 'Algorithm 1 as written': loop(as_written)}
+    makes = {'plain SGD': plain, 'ours, exact': ours(), 'ours, exact (BLAS)': blas(ours()), 'ours, iterative': ours(retraction='iterative', guard=float('inf')), 'low-rank iteration': blas(loop(low_rank_iteration)), 'Algorithm 1 as written': blas(loop(as_written))}
     if peer('geoopt'): makes['geoopt EuclideanStiefel (QR)'] = geoopt_sgd('EuclideanStiefel')
     shapes = [(n,64) for n in (64,128,256,576,1152,2304)] + [(9*p,p) for p in (8,16,32,128,256)]
     table = []

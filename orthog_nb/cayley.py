@@ -60,9 +60,9 @@ def exact_delta(
     H,I = c*(T - T.mT),torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
     if X.shape[-2] == X.shape[-1]:
         C = inv_accretive(I + tau/2*H)
-        return -tau*H, lambda x,g: mm(C, x), tau
+        return -tau*H, lambda x,g: mm(C, x, x), tau
     H = H + tau/2*(gram(G) - gram(T)); J = H - T
-    return -tau*inv_accretive(I + tau/2*H), lambda x,g: mm(J, x) + g, tau
+    return -tau*inv_accretive(I + tau/2*H), lambda x,g: mm(J, x, g) + g, tau
 
 # %% ../nbs/03_cayley.ipynb #cf8cc18f
 def check_shapes(
@@ -82,7 +82,7 @@ def cayley_exact(
     "The exact Cayley transform, with one p×p inverse."
     check_shapes(W, G)
     L,R,_ = exact_delta(W.mT, G.mT, tau, c)
-    return W + mm(L, R(W.mT, G.mT)).mT
+    return W + mm(L, R(W.mT, G.mT), W.mT).mT
 
 # %% ../nbs/03_cayley.ipynb #e34f48a8
 def iterative_delta(
@@ -112,4 +112,4 @@ def cayley_iterative(
     "Algorithm 1's iteration towards the Cayley transform, in p×p coordinates."
     check_shapes(W, G)
     L,R,_ = iterative_delta(W.mT, G.mT, tau, steps, c)
-    return W + mm(L, R(W.mT, G.mT)).mT
+    return W + mm(L, R(W.mT, G.mT), W.mT).mT

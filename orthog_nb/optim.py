@@ -27,15 +27,15 @@ def move_(
     R, # slab of X, slab of G -> right factor
 ):
     "`X + L R(X, G)` in place, a slab of columns at a time."
-    width = max(512, 2**18//len(X))
-    for x,g in zip(X.split(width, -1), G.split(width, -1)): x += mm(L, R(x, g))
+    width = max(512, -(-X.shape[1]//(X.numel()//2**19 + 1)))
+    for x,g in zip(X.split(width, -1), G.split(width, -1)): x += mm(L, R(x, g), x)
 
 # %% ../nbs/04_optim.ipynb #508ff38d
 def renormalise_(
     X:Tensor, # (p, n), nearly orthonormal rows
 ):
     "One Newton–Schulz step towards orthonormal rows, in place."
-    X += mm(torch.eye(len(X), dtype=X.dtype, device=X.device).sub_(gram(X)).div_(2), X)
+    X += mm(torch.eye(len(X), dtype=X.dtype, device=X.device).sub_(gram(X)).div_(2), X, X)
 
 # %% ../nbs/04_optim.ipynb #e4223a8e
 def widened(

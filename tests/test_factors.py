@@ -3,6 +3,7 @@ import copy, io, pickle
 import pytest, torch, torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from orthog_nb import core
 from orthog_nb.core import InputError, as_tall, generator, rand_stiefel
 from orthog_nb.cayley import cayley_exact
 from orthog_nb.factors import Factored, FactoredSGD, cayley_factors, costs, pays
@@ -69,6 +70,20 @@ def test_float32_is_as_near_to_float64():
     for model,opt,dtype in ((ref,r,torch.float64),(m,o,torch.float32),(n,q,torch.float32)): train(model.to(dtype), opt, 3, dtype=dtype)
     far = lambda model: max((p.double()-v).abs().max().item() for p,v in zip(model.parameters(), ref.parameters()))
     assert far(n) < 5*far(m) + 1e-5 and max(orthonormality(n).values()) < 1e-5 and kept(q) >= 3
+
+@pytest.mark.skipif(core.onednn is None, reason='oneDNN is used on x86 only')
+@pytest.mark.parametrize('size', [10, 40, 80])
+@pytest.mark.parametrize('n,p', [(300,200), (200,300), (256,256)])
+def test_the_library_changes_nothing_but_rounding(n, p, size, monkeypatch):
+    "Layers large enough for oneDNN, few rows and many; beside it the same steps by the BLAS, and in float64."
+    ends,calls,real = [],[],core.onednn; counted = lambda *a: calls.append(1) or real(*a)
+    for library,dtype in ((counted, torch.float32), (None, torch.float32), (None, torch.float64)):
+        monkeypatch.setattr(core, 'onednn', library); g = generator(0, 'layer'); layer = nn.Linear(n, p, bias=False, dtype=dtype)
+        W = rand_stiefel(max(n, p), min(n, p), generator=g, dtype=torch.float64); layer.weight.data = (W if p >= n else W.mT).to(dtype).contiguous(); opt = FactoredSGD([('w', layer.weight)], .3)
+        for _ in range(3): opt.zero_grad(); layer(torch.randn(size, n, generator=g).to(dtype)).square().sum().div(2*size).backward(); opt.step()
+        assert opt.routing() == {'w': f'factors, {size} rows'}; ends.append(layer.weight.detach().double())
+    fast,blas,true = ends
+    assert calls and (fast-true).norm() < 2*(blas-true).norm()
 
 def test_bfloat16_weights():
     torch.manual_seed(0); net = nn.Sequential(nn.Linear(40, 32), nn.ReLU(), nn.Linear(32, 3)).bfloat16(); opt = FactoredSGD(stiefel_groups(net), .05, off_manifold='project')

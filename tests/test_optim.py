@@ -1,8 +1,9 @@
 """StiefelSGD among the things that people do with optimisers: real networks, copies, checkpoints, schedulers, compilers, odd types, bad input."""
-import copy, io, math, pickle, shutil
+import copy, io, math, pickle, shutil, subprocess, sys
 import pytest, torch, torch.nn.functional as F
 from torch import nn
-from orthog_nb.core import InputError, as_tall, generator, import_torchvision, rand_stiefel
+from orthog_nb import core
+from orthog_nb.core import InputError, as_tall, generator, import_torchvision, mm, rand_stiefel
 from orthog_nb.cayley import cayley_exact, cayley_iterative
 from orthog_nb.optim import StiefelSGD, orthonormality, stiefel_groups
 
@@ -285,6 +286,51 @@ def test_compiled_step_agrees():
         for p,q in zip(ps, qs): p.grad = torch.randn(p.shape, generator=generator(i, 'g')); q.grad = p.grad.clone()
         a.step(); compiled()
     for p,q in zip(ps, qs): torch.testing.assert_close(p, q)
+
+# ---- the product by oneDNN
+
+needs_onednn = pytest.mark.skipif(core.onednn is None, reason='oneDNN is used on x86 only')
+
+@needs_onednn
+@pytest.mark.parametrize('shape', [(150, 300), (300, 150), (160, 160), (128, 32, 3, 3)], ids=str)
+@pytest.mark.parametrize('kwargs', [{}, dict(metric='euclidean', guard=.5), dict(retraction='iterative'), dict(momentum=.9, renorm_every=2)])
+def test_the_library_changes_nothing_but_rounding(shape, kwargs, monkeypatch):
+    "Large enough for oneDNN, in every order of memory; beside it the same steps by the BLAS, and in float64."
+    ends,calls,real = [],[],core.onednn; counted = lambda *a: calls.append(1) or real(*a)
+    for library,dtype in ((counted, torch.float32), (None, torch.float32), (None, torch.float64)):
+        monkeypatch.setattr(core, 'onednn', library); p = weight(*shape, dtype=dtype); opt = StiefelSGD([p], .1, **kwargs); g = generator(0, 'g')
+        for _ in range(4): p.grad = (torch.randn(shape, generator=g)/10).to(dtype); opt.step()
+        ends.append(p.detach().double())
+    fast,blas,true = ends
+    assert calls and (fast-true).norm() < 2*(blas-true).norm()
+
+def test_mm_steps_aside_for_those_who_follow():
+    "Forward derivatives, vmap, fake tensors, subclasses, counters and compilers get the ordinary product."
+    class Marked(torch.Tensor): pass
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.autograd import forward_ad
+    from torch.utils.flop_counter import FlopCounterMode
+    A,B = torch.randn(128, 130),torch.randn(130, 128); product = A @ B
+    with forward_ad.dual_level(): assert torch.equal(forward_ad.unpack_dual(mm(forward_ad.make_dual(A, 2*A), B)).tangent, 2*A @ B)
+    with FlopCounterMode(display=False) as counter: mm(A, B)
+    assert counter.get_total_flops() == 2*A.numel()*128
+    with FakeTensorMode() as mode: assert mm(mode.from_tensor(A), mode.from_tensor(B)).shape == product.shape
+    assert type(mm(A.as_subclass(Marked), B)) is Marked
+    assert torch.equal(torch.compile(mm, backend='eager', fullgraph=True)(A, B), product)
+    with torch.autocast('cpu', dtype=torch.float16): assert mm(A, B).dtype == (A @ B).dtype
+    assert torch.equal(mm(A.to_sparse(), B), A.to_sparse() @ B)
+    with torch.inference_mode(): torch.testing.assert_close(mm(A, B), product, atol=1e-4, rtol=1e-4)
+
+@needs_onednn
+@pytest.mark.parametrize('threads', [1, 2])
+def test_mm_gives_the_same_bits_again(threads):
+    A,B = torch.randn(200, 333, generator=generator(0, 'a')),torch.randn(333, 100, generator=generator(0, 'b')); torch.set_num_threads(threads)
+    try: first = mm(A, B); assert all(torch.equal(mm(A.clone(), B.clone()), first) for _ in range(20))
+    finally: torch.set_num_threads(1)
+
+def test_a_torch_without_the_pieces_gets_the_ordinary_product():
+    code = "import torch; del torch._C._functorch.peek_interpreter_stack; from orthog_nb import core; A = torch.randn(128, 128); assert core.onednn is None and torch.equal(core.mm(A, A), A @ A)"
+    subprocess.run([sys.executable, '-c', code], check=True)
 
 # ---- long runs in float32
 
