@@ -39,7 +39,7 @@ sections = dict(core='Sec. 2.2', projection='Sec. 3, Eq. (8) and (9), Fig. 1', t
     optim='Sec. 3, Alg. 1 lines 10–20', factors='Sec. 3, Alg. 1 lines 10–19', memory='Sec. 4.3, Alg. 1 lines 5, 6 and 21', files='Sec. 4.1', miniimagenet='Sec. 4.1', streams='Sec. 4.1', models='Sec. 4.3',
     metrics='Sec. 2.1, Eq. (2) and (3)', methods='Sec. 3 and 4.2, Alg. 1', baselines='Sec. 4.2, App. D', vcl='Sec. 4.2 and 4.3', fast='Sec. 4.3', training='Sec. 4.3, Alg. 1', algorithm='Sec. 3, Alg. 1',
     picture='Sec. 1, Fig. 1 and 2', interference='Sec. 3, Eq. (9) and (10), Fig. 3', jobs='Tables 1–3', sweeps='Sec. 4.1, App. D', tables='Sec. 4.4, Tables 1–3', experiments='Tables 1–3, App. D',
-    report='Sec. 4.4, Tables 1–3', benchmarks='Sec. 4.4, App. C, Tables 1–3', speed='Sec. 3 and 4.3', differences='Sec. 3 and 4', mechanism='Sec. 4.4, Fig. 3 and 4', diagnose='Sec. 3, Fig. 3',
+    report='Sec. 4.4, Tables 1–3', benchmarks='Sec. 4.4, App. C, Tables 1–3', speed='Sec. 3 and 4.3', differences='Sec. 3 and 4', mechanism='Sec. 4.4, Fig. 3 and 4', cifar='Sec. 4.4, Tables 1–3', diagnose='Sec. 3, Fig. 3',
     own_training='Sec. 2.2 and 3', own_stream='Sec. 4.1', gpm='Sec. 3 and 5', questions='Sec. 4')   # where the paper has what a page is about
 
 @dataclass

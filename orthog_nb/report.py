@@ -196,8 +196,8 @@ def figure_curves(lines:list):
 
 # %% ../nbs/14b_report.ipynb #484942fe
 def figure_matrices(lines:list):
-    "The mean matrix R of every row."
-    lines = [l for l in lines if l.done]; cols = min(4, len(lines)); rows = -(-len(lines)//cols)
+    "The mean matrix R of every row that has one: multitask has only the last line of it."
+    lines = [l for l in lines if l.done and l.label != 'multitask']; cols = min(4, len(lines)) or 1; rows = -(-len(lines)//cols) or 1
     fig,axs = subplots(rows, cols, w=2.3, h=2., squeeze=False)
     for ax in axs.flat[len(lines):]: ax.set_axis_off()
     for ax,l in zip(axs.flat, lines):
@@ -217,13 +217,14 @@ def figure_bars(lines:list):
     return fig
 
 # %% ../nbs/14b_report.ipynb #f1462279
-def cost_panels(axs, lines:list):
+def cost_panels(axs, lines:list, names:bool=True):
     "Accuracy against time, and against the bytes held beside the weights."
     what = {'seconds of the fastest run': lambda l: min(l.values('seconds')), 'kB held beside the weights': lambda l: sum(l.done[0].bytes.values())/1e3}
     for ax,(label,x) in zip(axs, what.items()):
         for i,l in enumerate(lines):
-            m,s = mean_std(l.values('accuracy', 100)); ax.errorbar(x(l), m, s, fmt='o', ms=4, color=colors[i%8])
-            ax.annotate(l.label, (x(l), m), xytext=(4,3), textcoords='offset points', fontsize=7)
+            m,s = mean_std(l.values('accuracy', 100))
+            ax.errorbar(x(l), m, s, fmt='o', ms=4, **(dict(color='k', mfc='w') if l.label=='multitask' else dict(color=colors[i%8])))
+            if names: ax.annotate(l.label, (x(l), m), xytext=(4,3), textcoords='offset points', fontsize=7)
         ax.set(xlabel=label, ylabel='accuracy, %'); ax.margins(x=.25)
     axs[0].set_xscale('log'); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5)
 
@@ -237,7 +238,7 @@ def figure_cost(lines:list):
 def figure_overview(lines:list):
     "Accuracy over the tasks, and against what it costs, in one row."
     fig,axs = subplots(1, 3, w=3.2, h=2.8)
-    curves(axs[0], lines); axs[0].legend(fontsize=6, loc='lower left'); cost_panels(axs[1:], [l for l in lines if l.done])
+    curves(axs[0], lines); axs[0].legend(fontsize=6, loc='lower left'); cost_panels(axs[1:], [l for l in lines if l.done], names=False)
     return fig
 
 # %% ../nbs/14b_report.ipynb #2e298cd1
