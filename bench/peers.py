@@ -58,16 +58,36 @@ class Ours:
         return spent
     def test(self, t): return evaluate(self.run.method, self.run.stream[t], cpu)
 
+def fisher_by_pass(method):
+    "EWC's importances from a pass over the task at its end, as Avalanche has them, not from the steps on the way."
+    end = method.end_task
+    def end_task(t, task):
+        (x,y),squares = task.train(),[torch.zeros_like(p) for p in method.params]
+        for xb,yb in zip(x.split(10), y.split(10)):
+            method.opt.zero_grad(); method.backward(xb, yb, t); torch._foreach_addcmul_(squares, *[[p.grad for p in method.params]]*2)
+        method.opt.zero_grad(); method.running = squares; end(t, task)
+    method.end_task = end_task
+
 # ---- Avalanche's
-def ring_buffer(per_task):
-    "Our memory as a storage policy of Avalanche: the last example of each class and task."
+def last_of_each(data):
+    "What our memory keeps of a task: the last example of each class."
+    return data.subset(list({int(y): i for i,y in enumerate(data.targets)}.values()))
+
+def ring_buffer(size):
+    "Our memory as a storage policy of Avalanche."
     from avalanche.training.storage_policy import ExemplarsBuffer
     class Ring(ExemplarsBuffer):
         def update(self, strategy, **kwargs):
-            data = strategy.experience.dataset; last = {int(y): i for i,y in enumerate(data.targets)}
-            new = data.subset(list(last.values())); self._buffer = new if len(self.buffer)==0 else self.buffer.concat(new)
+            new = last_of_each(strategy.experience.dataset); self._buffer = new if len(self.buffer)==0 else self.buffer.concat(new)
         def resize(self, strategy, new_size): pass
-    return Ring(per_task)
+    return Ring(size)
+
+def ring_agem(per_task, sample):
+    "Avalanche's A-GEM with our memory."
+    from avalanche.training.plugins import AGEMPlugin
+    class Ring(AGEMPlugin):
+        def update_memory(self, dataset, **kwargs): super().update_memory(last_of_each(dataset), **kwargs)
+    return Ring(per_task, sample)
 
 def scaled_ewc(strength):
     "Avalanche's EWC with the importances scaled to [0, 1] over the network, as the paper's authors do."
@@ -98,7 +118,7 @@ class Theirs:
         self.net = nn.Sequential(twin.body, nn.ReLU(), twin.head); self.stream,self.prepare = stream,twin.normalise
         size = 10*len(stream)
         plugin = dict(finetune=lambda: [], er_ring=lambda: [ReplayPlugin(size, batch_size_mem=10, storage_policy=ring_buffer(size) if like_ours else None)],
-                      agem=lambda: [AGEMPlugin(10, 20)], ewc=lambda: [scaled_ewc(10.) if like_ours else EWCPlugin(10., mode='online', decay_factor=.1)])[method]()
+                      agem=lambda: [(ring_agem if like_ours else AGEMPlugin)(10, 20)], ewc=lambda: [scaled_ewc(10.) if like_ours else EWCPlugin(10., mode='online', decay_factor=.1)])[method]()
         outer = self
         class Clock(SupervisedPlugin):
             def before_training_epoch(self, strategy, **kw): outer.start = outer.clock()
@@ -195,17 +215,18 @@ def nudge(method, seed):
 def agree(a):
     "Rows: Avalanche as it comes, Avalanche with our protocol where that differs, ours, ours fast, and what rounding alone does to finetune."
     torch.set_num_threads(1)
-    kinds = {'finetune': ('avalanche','ours','fast','nudged 1','nudged 2','nudged 3'), 'er_ring': ('avalanche','avalanche, our memory','ours','fast'), 'agem': ('avalanche','ours','fast'), 'ewc': ('avalanche','avalanche, our scale','ours','fast')}
-    hp = dict(finetune={}, er_ring=dict(replay_batch=10), agem=dict(replay_batch=20), ewc={})
+    kinds = dict(finetune=('avalanche','ours','fast','nudged 1','nudged 2','nudged 3'), er_ring=('avalanche','avalanche, our memory','ours','fast'),
+                 agem=('avalanche','avalanche, our memory','ours','fast'), ewc=('avalanche','avalanche, our scale','ours, its Fisher','ours','fast'))
     rows = json.loads(out.read_text()).get('agree', {}).get('rows', []) if out.exists() else []
     for seed in range(a.seeds):
         stream = permuted_mnist(seed, tasks=a.tasks, samples=a.samples)
         for t in stream: t.test_ids = t.test_ids[:a.tests]
         for method,ks in kinds.items():
-            for k in ks:
+            for k in [k for k in ks if k in (a.more or ks)]:
                 this = dict(method=method, kind=k, seed=seed, tasks=a.tasks, samples=a.samples, tests=a.tests)
                 if any(this.items() <= r.items() for r in rows): continue
-                who = Theirs(stream, method, seed, ',' in k) if k.startswith('avalanche') else Ours(stream, method, seed, **hp[method], **(dict(fast=True) if k=='fast' else {}))
+                who = Theirs(stream, method, seed, ',' in k) if k.startswith('avalanche') else Ours(stream, method, seed, **speed_hp[method], **(dict(fast=True) if k=='fast' else {}))
+                if k=='ours, its Fisher': fisher_by_pass(who.run.method)
                 if k.startswith('nudged'): nudge(who.run.method, int(k[-1]))
                 rows.append(this | whole(who, len(stream)))
                 print({x: rows[-1][x] for x in ('method','kind','seed','accuracy','forgetting','seconds')}, flush=True)
