@@ -1,7 +1,8 @@
 """The methods that Avalanche has too, beside ours: the same network, first weights, images, order, batch size and rate.
 
     python bench/peers.py speed                # steps a second on the MNIST MLP, one and two threads
-    python bench/peers.py resnet               # the same on ResNet18 of width 20, CIFAR images
+    python bench/peers.py speed agem           # only this method's rows
+    python bench/peers.py resnet               # the same on ResNet18 of widths 20 and 64, CIFAR images
     python bench/peers.py memory               # how far each pushes the peak of its process
     python bench/peers.py agree --seeds 3      # accuracy of both on all of Permuted MNIST (long)
     python bench/peers.py all
@@ -14,7 +15,7 @@ springs are at work by then), not the ends of tasks: Avalanche's EWC makes anoth
 """
 import argparse, json, os, random, statistics, subprocess, sys, time, warnings
 from pathlib import Path
-import torch, torch.nn as nn
+import torch, torch.nn as nn, torch.nn.functional as F
 from PIL import Image
 from orthog_nb.core import Progress, atomic_write, import_torchvision
 from orthog_nb.metrics import average_accuracy, forgetting
@@ -108,13 +109,13 @@ class Pictures(torch.utils.data.Dataset):
 
 class Theirs:
     "Avalanche's strategy on the same tensors, from the same weights."
-    def __init__(self, stream, method, seed=0, like_ours=False, ready=True):
+    def __init__(self, stream, method, seed=0, like_ours=False, ready=True, **hp):
         av = avalanche()
         from avalanche.training.templates import SupervisedTemplate
         from avalanche.training.plugins import AGEMPlugin, EWCPlugin, EvaluationPlugin, ReplayPlugin
         from avalanche.core import SupervisedPlugin
         random.seed(seed); torch.manual_seed(seed)
-        twin = Run(stream, configure(stream, 'finetune', seed, **(dict(width=20) if stream.info.shape[0]==3 else {})), cpu, quiet=True).method.model
+        twin = Run(stream, configure(stream, 'finetune', seed, **hp), cpu, quiet=True).method.model
         self.net = nn.Sequential(twin.body, nn.ReLU(), twin.head); self.stream,self.prepare = stream,twin.normalise
         size = 10*len(stream)
         plugin = dict(finetune=lambda: [], er_ring=lambda: [ReplayPlugin(size, batch_size_mem=10, storage_policy=ring_buffer(size) if like_ours else None)],
@@ -156,32 +157,53 @@ def third(who, clock, stream):
     for t in (0,1): who.train(t, clock)
     return (len(stream[2].train_ids)//10)/who.train(2, clock)
 
-def race(stream, rounds, threads, kinds, hp=lambda method: {}):
+class Network:
+    "Nothing but the passes through our network that a method's step needs, forward and back."
+    def __init__(self, stream, method, **hp):
+        self.net = Run(stream, configure(stream, 'finetune', **hp), cpu, quiet=True).method.model
+        x,y = stream[2].train(); self.sizes,self.x,self.y = dict(er_ring=(20,), agem=(10,20)).get(method, (10,)),x,y
+    def train(self, t, clock):
+        start = clock()
+        for i in range(len(self.y)//10):
+            for n in self.sizes: F.cross_entropy(self.net(self.x[-n:], 2), self.y[-n:]).backward()
+        return clock()-start
+
+def race(stream, rounds, threads, kinds, methods, hp=lambda method: {}, theirs={}):
     "Steps a second of all competitors, alternating, for every shared method."
     torch.set_num_threads(threads); clock = time.process_time if threads==1 else time.perf_counter; rows = {}
     def make(kind, method):
-        if kind.startswith('avalanche'): return Theirs(stream, method, ready=kind.endswith('ready'))
+        if kind.startswith('avalanche'): return Theirs(stream, method, ready=kind.endswith('ready'), **theirs)
+        if kind == 'network': return Network(stream, method, **theirs)
         return Ours(stream, method, **speed_hp[method], **hp(method), **(dict(fast=True) if kind=='fast' else {}))
-    for method in names:
+    for method in methods or names:
         got = {k: [] for k in kinds}
         for _ in range(rounds):
             for k in kinds: got[k].append(third(make(k, method), clock, stream))
         rows[method] = {k: round(statistics.median(v), 2 if max(v) < 100 else 1) for k,v in got.items()}
         for a in 'plain','fast':
-            for b in 'avalanche','avalanche ready':
+            for b in 'avalanche','avalanche ready','network':
                 if a in kinds and b in kinds:
                     r = [u/v for u,v in zip(got[a], got[b])]; rows[method][f'{a} / {b}'] = [round(f(r), 3) for f in (statistics.median, min, max)]
         print(f'{method:9} {threads} thread(s)', rows[method], flush=True)
     return rows
 
+def add(section, rows, **about):
+    "Save rows beside those of other methods in their section."
+    before = json.loads(out.read_text()).get(section, {}).get('rows', {}) if out.exists() else {}
+    save(section, dict(rows=before | rows, **about))
+
 def speed(a):
     "One section for each number of threads."
     for n in a.threads:
-        rows = race(cut(permuted_mnist(tasks=3), 300, a.timed), a.rounds, n, ('plain','fast','avalanche','avalanche ready'))
-        save(f'speed_{n}', dict(rows=rows, rounds=a.rounds, steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()}))
+        rows = race(cut(permuted_mnist(tasks=3), 300, a.timed), a.rounds, n, ('plain','fast','avalanche','avalanche ready'), a.more)
+        add(f'speed_{n}', rows, rounds=a.rounds, steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()})
 
 def resnet(a):
-    save('resnet', dict(rows=race(cut(split_cifar(tasks=3), 20, 100), a.rounds, 1, ('plain','avalanche ready'), lambda m: dict(width=20) | (dict(memory=2) if m in ('er_ring','agem') else {})), rounds=a.rounds, steps=10, width=20))
+    "One section for each width; the wider network is slow, so it makes fewer steps."
+    for width in a.widths:
+        steps = 10 if width < 64 else 4
+        rows = race(cut(split_cifar(tasks=3), 20, 10*steps), a.rounds, 1, ('plain','avalanche ready','network'), a.more, lambda m: dict(width=width) | (dict(memory=2) if m in ('er_ring','agem') else {}), dict(width=width))
+        add(f'resnet_{width}', rows, rounds=a.rounds, steps=steps, width=width)
 
 def peak(method, kind):
     "In a process of its own: how far three tasks push its resident memory above what stood before them, in bytes."
@@ -236,7 +258,7 @@ if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('what', choices=('speed','resnet','memory','agree','all','peak')); p.add_argument('more', nargs='*')
     p.add_argument('--rounds', type=int, default=7); p.add_argument('--threads', type=int, nargs='*', default=[1,2]); p.add_argument('--timed', type=int, default=2000, help='images of the timed task'); p.add_argument('--seeds', type=int, default=1)
-    p.add_argument('--tasks', type=int, default=20); p.add_argument('--samples', type=int, default=10_000); p.add_argument('--tests', type=int, default=10_000)
+    p.add_argument('--widths', type=int, nargs='*', default=[20,64]); p.add_argument('--tasks', type=int, default=20); p.add_argument('--samples', type=int, default=10_000); p.add_argument('--tests', type=int, default=10_000)
     a = p.parse_args()
     if a.what == 'peak': print(json.dumps(peak(*a.more)))
     else:

@@ -64,7 +64,7 @@ def factors(self:ByHand,
     f = self.project(product(h, W2, self.two).add_(b2), t).relu_()
     z = torch.addmm(b3, f, W3.mT)
     logp = (z if self.net.masks is None else torch.where(self.net.masks[t], z, -math.inf)).log_softmax(1)
-    D3 = logp.exp().sub_(self.one_hot[y])
+    D3 = logp.exp().sub_(self.one_hot.index_select(0, y))
     D2 = self.project(behind_relu(D3 @ W3, f, 0), t)
     D1 = behind_relu(product(D2, W2.mT, self.two), h, 0)
     return logp, [(D1,a), (D2,h), (D3,f)]
