@@ -169,24 +169,22 @@ class Network:
             for n in self.sizes: F.cross_entropy(self.net(self.x[-n:], 2), self.y[-n:]).backward()
         return clock()-start
 
-def race(stream, rounds, threads, kinds, methods, hp=lambda method: {}, theirs={}):
-    "Steps a second of all competitors, alternating, for every shared method."
-    torch.set_num_threads(threads); clock = time.process_time if threads==1 else time.perf_counter; rows = {}
-    def make(kind, method):
+def race(stream, rounds, threads, kinds, method, hp={}, theirs={}):
+    "Steps a second of all competitors with one method, alternating, and their ratios."
+    torch.set_num_threads(threads); clock = time.process_time if threads==1 else time.perf_counter; got = {k: [] for k in kinds}
+    def make(kind):
         if kind.startswith('avalanche'): return Theirs(stream, method, ready=kind.endswith('ready'), **theirs)
         if kind == 'network': return Network(stream, method, **theirs)
-        return Ours(stream, method, **speed_hp[method], **hp(method), **(dict(fast=True) if kind=='fast' else {}))
-    for method in methods or names:
-        got = {k: [] for k in kinds}
-        for _ in range(rounds):
-            for k in kinds: got[k].append(third(make(k, method), clock, stream))
-        rows[method] = {k: round(statistics.median(v), 2 if max(v) < 100 else 1) for k,v in got.items()}
-        for a in 'plain','fast':
-            for b in 'avalanche','avalanche ready','network':
-                if a in kinds and b in kinds:
-                    r = [u/v for u,v in zip(got[a], got[b])]; rows[method][f'{a} / {b}'] = [round(f(r), 3) for f in (statistics.median, min, max)]
-        print(f'{method:9} {threads} thread(s)', rows[method], flush=True)
-    return rows
+        return Ours(stream, method, **speed_hp[method], **hp, **(dict(fast=True) if kind=='fast' else {}))
+    for _ in range(rounds):
+        for k in kinds: got[k].append(third(make(k), clock, stream))
+    row = {k: round(statistics.median(v), 2 if max(v) < 100 else 1) for k,v in got.items()}
+    for a in 'plain','fast':
+        for b in 'avalanche','avalanche ready','network':
+            if a in kinds and b in kinds:
+                r = [u/v for u,v in zip(got[a], got[b])]; row[f'{a} / {b}'] = [round(f(r), 3) for f in (statistics.median, min, max)]
+    print(f'{method:9} {threads} thread(s)', row, flush=True)
+    return {method: row | dict(rounds=rounds)}
 
 def add(section, rows, **about):
     "Save rows beside those of other methods in their section."
@@ -196,15 +194,15 @@ def add(section, rows, **about):
 def speed(a):
     "One section for each number of threads."
     for n in a.threads:
-        rows = race(cut(permuted_mnist(tasks=3), 300, a.timed), a.rounds, n, ('plain','fast','avalanche','avalanche ready'), a.more)
-        add(f'speed_{n}', rows, rounds=a.rounds, steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()})
+        for m in a.more or names: add(f'speed_{n}', race(cut(permuted_mnist(tasks=3), 300, a.timed), a.rounds, n, ('plain','fast','avalanche','avalanche ready'), m), steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()})
 
 def resnet(a):
     "One section for each width; the wider network is slow, so it makes fewer steps."
     for width in a.widths:
         steps = 10 if width < 64 else 4
-        rows = race(cut(split_cifar(tasks=3), 20, 10*steps), a.rounds, 1, ('plain','avalanche ready','network'), a.more, lambda m: dict(width=width) | (dict(memory=2) if m in ('er_ring','agem') else {}), dict(width=width))
-        add(f'resnet_{width}', rows, rounds=a.rounds, steps=steps, width=width)
+        for m in a.more or names:
+            row = race(cut(split_cifar(tasks=3), 20, 10*steps), a.rounds, 1, ('plain','avalanche ready','network'), m, dict(width=width) | (dict(memory=2) if m in ('er_ring','agem') else {}), dict(width=width))
+            add(f'resnet_{width}', row, steps=steps, width=width)
 
 def peak(method, kind):
     "In a process of its own: how far three tasks push its resident memory above what stood before them, in bytes."

@@ -1,6 +1,7 @@
 """Where a step's time goes, and how far it is from what the machine can do.
 
     python bench/step.py            # one thread; CPU seconds of this process
+    python bench/step.py others     # only this part
 
 Four parts of results/bench/step.json: `peak`, the matrix products of the MLP alone and the rate of a large one, from the BLAS and from oneDNN, and from oneDNN held to AVX2; `cache`, the same product with weights that lie
 in more and more memory; `steps`, for each method, plain and fast: a whole step, its products alone, what torch's other operators take (those that copy, and elementwise ones), and what is left: Python, autograd and
@@ -149,9 +150,11 @@ def others(n):
 
 if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--rounds', type=int, default=9); p.add_argument('--rate', action='store_true', help=argparse.SUPPRESS); a = p.parse_args(); torch.set_num_threads(1); warnings.simplefilter('ignore')
+    p.add_argument('what', nargs='*', help='peak, cache, steps, others; all if not given'); p.add_argument('--rounds', type=int, default=9); p.add_argument('--rate', action='store_true', help=argparse.SUPPRESS); a = p.parse_args(); torch.set_num_threads(1); warnings.simplefilter('ignore')
     if a.rate: sys.exit(print(large('onednn', a.rounds)))
     cpu = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), '') if Path('/proc/cpuinfo').exists() else ''
-    found = dict(peak=peak(a.rounds), cache=cache(a.rounds), steps=steps(a.rounds), others=others(a.rounds), rounds=a.rounds, cpu=cpu, versions=versions())
-    with atomic_write(out) as f: f.write((json.dumps(found, indent=1)+'\n').encode())
-    print(json.dumps(found['peak']['gflops']), found['others'], out, sep='\n')
+    parts = dict(peak=peak, cache=cache, steps=steps, others=others)
+    for part in a.what or parts:
+        found = (json.loads(out.read_text()) if out.exists() else {}) | {part: parts[part](a.rounds)} | dict(cpu=cpu, versions=versions())
+        with atomic_write(out) as f: f.write((json.dumps(found, indent=1)+'\n').encode())
+        print(part, out, flush=True)
