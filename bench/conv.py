@@ -43,9 +43,9 @@ def measure(width, batch, rounds):
 if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--widths', type=int, nargs='+', default=[20,64]); p.add_argument('--batches', type=int, nargs='+', default=[10,20]); p.add_argument('--rounds', type=int, default=15)
-    a = p.parse_args(); torch.set_num_threads(1); rows = []
+    a = p.parse_args(); torch.set_num_threads(1); out = Path(__file__).resolve().parent.parent/'results'/'bench'/'conv.json'; rows = json.loads(out.read_text())['rows'] if out.exists() else []
     for w in a.widths:
-        for b in a.batches: rows.append(measure(w, b, a.rounds)); print(rows[-1], flush=True)
-    out = Path(__file__).resolve().parent.parent/'results'/'bench'/'conv.json'
-    with atomic_write(out) as f: f.write((json.dumps(dict(rows=rows, threads=1, clock='cpu', torch=torch.__version__, cpu=platform.machine()), indent=1)+'\n').encode())
+        for b in a.batches:
+            rows = sorted([r for r in rows if (r['width'],r['batch']) != (w,b)] + [measure(w, b, a.rounds)], key=lambda r: (r['width'],r['batch'])); print(next(r for r in rows if (r['width'],r['batch'])==(w,b)), flush=True)
+            with atomic_write(out) as f: f.write((json.dumps(dict(rows=rows, threads=1, clock='cpu', torch=torch.__version__, cpu=platform.machine()), indent=1)+'\n').encode())
     print(out)

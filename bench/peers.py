@@ -5,6 +5,7 @@
     python bench/peers.py resnet               # the same on ResNet18 of widths 20 and 64, CIFAR images
     python bench/peers.py memory               # how far each pushes the peak of its process
     python bench/peers.py agree --seeds 3      # accuracy of both on all of Permuted MNIST (long)
+    python bench/peers.py agree ewc ours fast  # only this method, and these of its runs
     python bench/peers.py all
 
 Needs real data (ORTHOG_NB_DATA) and avalanche-lib (bench/requirements.txt; bench/run.sh makes an environment). Writes results/bench/peers.json,
@@ -238,12 +239,13 @@ def agree(a):
     torch.set_num_threads(1)
     own = 'ours','fast','nudged 1','nudged 2'; kinds = dict(finetune=('avalanche',*own), er_ring=('avalanche','avalanche, our memory',*own),
         agem=('avalanche','avalanche, our memory',*own), ewc=('avalanche','avalanche, our scale','ours, its Fisher',*own))
+    asked = lambda names: [n for n in names if n in a.more] or list(names)
     rows = json.loads(out.read_text()).get('agree', {}).get('rows', []) if out.exists() else []
     for seed in range(a.seeds):
         stream = permuted_mnist(seed, tasks=a.tasks, samples=a.samples)
         for t in stream: t.test_ids = t.test_ids[:a.tests]
-        for method,ks in kinds.items():
-            for k in [k for k in ks if k in (a.more or ks)]:
+        for method in asked(kinds):
+            for k in asked(kinds[method]):
                 this = dict(method=method, kind=k, seed=seed, tasks=a.tasks, samples=a.samples, tests=a.tests)
                 if any(this.items() <= r.items() for r in rows): continue
                 who = Theirs(stream, method, seed, ',' in k) if k.startswith('avalanche') else Ours(stream, method, seed, **speed_hp[method], **(dict(fast=True) if k=='fast' else {}))
