@@ -1,9 +1,11 @@
 """The methods that Avalanche has too, beside ours: the same network, first weights, images, order, batch size and rate.
 
     python bench/peers.py speed                # steps a second on the MNIST MLP, one and two threads
-    python bench/peers.py resnet               # the same on ResNet18 of width 20, CIFAR images
+    python bench/peers.py speed agem           # only this method's rows
+    python bench/peers.py resnet               # the same on ResNet18 of widths 20 and 64, CIFAR images
     python bench/peers.py memory               # how far each pushes the peak of its process
     python bench/peers.py agree --seeds 3      # accuracy of both on all of Permuted MNIST (long)
+    python bench/peers.py agree ewc ours fast  # only this method, and these of its runs
     python bench/peers.py all
 
 Needs real data (ORTHOG_NB_DATA) and avalanche-lib (bench/requirements.txt; bench/run.sh makes an environment). Writes results/bench/peers.json,
@@ -14,7 +16,8 @@ springs are at work by then), not the ends of tasks: Avalanche's EWC makes anoth
 """
 import argparse, json, os, random, statistics, subprocess, sys, time, warnings
 from pathlib import Path
-import torch, torch.nn as nn
+os.environ.setdefault('OMP_WAIT_POLICY', 'passive')  # two threads on a busy machine would spend their time waiting for each other
+import torch, torch.nn as nn, torch.nn.functional as F
 from PIL import Image
 from orthog_nb.core import Progress, atomic_write, import_torchvision
 from orthog_nb.metrics import average_accuracy, forgetting
@@ -58,16 +61,36 @@ class Ours:
         return spent
     def test(self, t): return evaluate(self.run.method, self.run.stream[t], cpu)
 
+def fisher_by_pass(method):
+    "EWC's importances from a pass over the task at its end, as Avalanche has them, not from the steps on the way."
+    end = method.end_task
+    def end_task(t, task):
+        (x,y),squares = task.train(),[torch.zeros_like(p) for p in method.params]
+        for xb,yb in zip(x.split(10), y.split(10)):
+            method.opt.zero_grad(); method.backward(xb, yb, t); torch._foreach_addcmul_(squares, *[[p.grad for p in method.params]]*2)
+        method.opt.zero_grad(); method.running = squares; end(t, task)
+    method.end_task = end_task
+
 # ---- Avalanche's
-def ring_buffer(per_task):
-    "Our memory as a storage policy of Avalanche: the last example of each class and task."
+def last_of_each(data):
+    "What our memory keeps of a task: the last example of each class."
+    return data.subset(list({int(y): i for i,y in enumerate(data.targets)}.values()))
+
+def ring_buffer(size):
+    "Our memory as a storage policy of Avalanche."
     from avalanche.training.storage_policy import ExemplarsBuffer
     class Ring(ExemplarsBuffer):
         def update(self, strategy, **kwargs):
-            data = strategy.experience.dataset; last = {int(y): i for i,y in enumerate(data.targets)}
-            new = data.subset(list(last.values())); self._buffer = new if len(self.buffer)==0 else self.buffer.concat(new)
+            new = last_of_each(strategy.experience.dataset); self._buffer = new if len(self.buffer)==0 else self.buffer.concat(new)
         def resize(self, strategy, new_size): pass
-    return Ring(per_task)
+    return Ring(size)
+
+def ring_agem(per_task, sample):
+    "Avalanche's A-GEM with our memory."
+    from avalanche.training.plugins import AGEMPlugin
+    class Ring(AGEMPlugin):
+        def update_memory(self, dataset, **kwargs): super().update_memory(last_of_each(dataset), **kwargs)
+    return Ring(per_task, sample)
 
 def scaled_ewc(strength):
     "Avalanche's EWC with the importances scaled to [0, 1] over the network, as the paper's authors do."
@@ -88,17 +111,17 @@ class Pictures(torch.utils.data.Dataset):
 
 class Theirs:
     "Avalanche's strategy on the same tensors, from the same weights."
-    def __init__(self, stream, method, seed=0, like_ours=False, ready=True):
+    def __init__(self, stream, method, seed=0, like_ours=False, ready=True, **hp):
         av = avalanche()
         from avalanche.training.templates import SupervisedTemplate
         from avalanche.training.plugins import AGEMPlugin, EWCPlugin, EvaluationPlugin, ReplayPlugin
         from avalanche.core import SupervisedPlugin
         random.seed(seed); torch.manual_seed(seed)
-        twin = Run(stream, configure(stream, 'finetune', seed, **(dict(width=20) if stream.info.shape[0]==3 else {})), cpu, quiet=True).method.model
+        twin = Run(stream, configure(stream, 'finetune', seed, **hp), cpu, quiet=True).method.model
         self.net = nn.Sequential(twin.body, nn.ReLU(), twin.head); self.stream,self.prepare = stream,twin.normalise
         size = 10*len(stream)
         plugin = dict(finetune=lambda: [], er_ring=lambda: [ReplayPlugin(size, batch_size_mem=10, storage_policy=ring_buffer(size) if like_ours else None)],
-                      agem=lambda: [AGEMPlugin(10, 20)], ewc=lambda: [scaled_ewc(10.) if like_ours else EWCPlugin(10., mode='online', decay_factor=.1)])[method]()
+                      agem=lambda: [(ring_agem if like_ours else AGEMPlugin)(10, 20)], ewc=lambda: [scaled_ewc(10.) if like_ours else EWCPlugin(10., mode='online', decay_factor=.1)])[method]()
         outer = self
         class Clock(SupervisedPlugin):
             def before_training_epoch(self, strategy, **kw): outer.start = outer.clock()
@@ -136,32 +159,51 @@ def third(who, clock, stream):
     for t in (0,1): who.train(t, clock)
     return (len(stream[2].train_ids)//10)/who.train(2, clock)
 
-def race(stream, rounds, threads, kinds, hp=lambda method: {}):
-    "Steps a second of all competitors, alternating, for every shared method."
-    torch.set_num_threads(threads); clock = time.process_time if threads==1 else time.perf_counter; rows = {}
-    def make(kind, method):
-        if kind.startswith('avalanche'): return Theirs(stream, method, ready=kind.endswith('ready'))
-        return Ours(stream, method, **speed_hp[method], **hp(method), **(dict(fast=True) if kind=='fast' else {}))
-    for method in names:
-        got = {k: [] for k in kinds}
-        for _ in range(rounds):
-            for k in kinds: got[k].append(third(make(k, method), clock, stream))
-        rows[method] = {k: round(statistics.median(v), 2 if max(v) < 100 else 1) for k,v in got.items()}
-        for a in 'plain','fast':
-            for b in 'avalanche','avalanche ready':
-                if a in kinds and b in kinds:
-                    r = [u/v for u,v in zip(got[a], got[b])]; rows[method][f'{a} / {b}'] = [round(f(r), 3) for f in (statistics.median, min, max)]
-        print(f'{method:9} {threads} thread(s)', rows[method], flush=True)
-    return rows
+class Network:
+    "Nothing but the passes through our network that a method's step needs, forward and back."
+    def __init__(self, stream, method, **hp):
+        self.net = Run(stream, configure(stream, 'finetune', **hp), cpu, quiet=True).method.model
+        x,y = stream[2].train(); self.sizes,self.x,self.y = dict(er_ring=(20,), agem=(10,20)).get(method, (10,)),x,y
+    def train(self, t, clock):
+        start = clock()
+        for i in range(len(self.y)//10):
+            for n in self.sizes: F.cross_entropy(self.net(self.x[-n:], 2), self.y[-n:]).backward()
+        return clock()-start
+
+def race(stream, rounds, threads, kinds, method, hp={}, theirs={}):
+    "Steps a second of all competitors with one method, alternating, and their ratios."
+    torch.set_num_threads(threads); clock = time.process_time if threads==1 else time.perf_counter; got = {k: [] for k in kinds}
+    def make(kind):
+        if kind.startswith('avalanche'): return Theirs(stream, method, ready=kind.endswith('ready'), **theirs)
+        if kind == 'network': return Network(stream, method, **theirs)
+        return Ours(stream, method, **speed_hp[method], **hp, **(dict(fast=True) if kind=='fast' else {}))
+    for _ in range(rounds):
+        for k in kinds: got[k].append(third(make(k), clock, stream))
+    row = {k: round(statistics.median(v), 2 if max(v) < 100 else 1) for k,v in got.items()}
+    for a in 'plain','fast':
+        for b in 'avalanche','avalanche ready','network':
+            if a in kinds and b in kinds:
+                r = [u/v for u,v in zip(got[a], got[b])]; row[f'{a} / {b}'] = [round(f(r), 3) for f in (statistics.median, min, max)]
+    print(f'{method:9} {threads} thread(s)', row, flush=True)
+    return {method: row | dict(rounds=rounds)}
+
+def add(section, rows, **about):
+    "Save rows beside those of other methods in their section."
+    before = json.loads(out.read_text()).get(section, {}).get('rows', {}) if out.exists() else {}
+    save(section, dict(rows=before | rows, **about))
 
 def speed(a):
     "One section for each number of threads."
     for n in a.threads:
-        rows = race(cut(permuted_mnist(tasks=3), 300, a.timed), a.rounds, n, ('plain','fast','avalanche','avalanche ready'))
-        save(f'speed_{n}', dict(rows=rows, rounds=a.rounds, steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()}))
+        for m in a.more or names: add(f'speed_{n}', race(cut(permuted_mnist(tasks=3), 300, a.timed), a.rounds, n, ('plain','fast','avalanche','avalanche ready'), m), steps=a.timed//10, replayed={m: hp.get('replay_batch', 0) for m,hp in speed_hp.items()})
 
 def resnet(a):
-    save('resnet', dict(rows=race(cut(split_cifar(tasks=3), 20, 100), a.rounds, 1, ('plain','avalanche ready'), lambda m: dict(width=20) | (dict(memory=2) if m in ('er_ring','agem') else {})), rounds=a.rounds, steps=10, width=20))
+    "One section for each width; the wider network is slow, so it makes fewer steps."
+    for width in a.widths:
+        steps = 10 if width < 64 else 4
+        for m in a.more or names:
+            row = race(cut(split_cifar(tasks=3), 20, 10*steps), a.rounds, 1, ('plain','avalanche ready','network'), m, dict(width=width) | (dict(memory=2) if m in ('er_ring','agem') else {}), dict(width=width))
+            add(f'resnet_{width}', row, steps=steps, width=width)
 
 def peak(method, kind):
     "In a process of its own: how far three tasks push its resident memory above what stood before them, in bytes."
@@ -193,19 +235,21 @@ def nudge(method, seed):
     for p in method.params: p *= 1 + 6e-8*torch.randn(p.shape, generator=g).sign()
 
 def agree(a):
-    "Rows: Avalanche as it comes, Avalanche with our protocol where that differs, ours, ours fast, and what rounding alone does to finetune."
+    "Rows: Avalanche as it comes, Avalanche with our protocol where that differs, ours, ours fast, and what rounding alone does."
     torch.set_num_threads(1)
-    kinds = {'finetune': ('avalanche','ours','fast','nudged 1','nudged 2','nudged 3'), 'er_ring': ('avalanche','avalanche, our memory','ours','fast'), 'agem': ('avalanche','ours','fast'), 'ewc': ('avalanche','avalanche, our scale','ours','fast')}
-    hp = dict(finetune={}, er_ring=dict(replay_batch=10), agem=dict(replay_batch=20), ewc={})
+    own = 'ours','fast','nudged 1','nudged 2'; kinds = dict(finetune=('avalanche',*own), er_ring=('avalanche','avalanche, our memory',*own),
+        agem=('avalanche','avalanche, our memory',*own), ewc=('avalanche','avalanche, our scale','ours, its Fisher',*own))
+    asked = lambda names: [n for n in names if n in a.more] or list(names)
     rows = json.loads(out.read_text()).get('agree', {}).get('rows', []) if out.exists() else []
     for seed in range(a.seeds):
         stream = permuted_mnist(seed, tasks=a.tasks, samples=a.samples)
         for t in stream: t.test_ids = t.test_ids[:a.tests]
-        for method,ks in kinds.items():
-            for k in ks:
+        for method in asked(kinds):
+            for k in asked(kinds[method]):
                 this = dict(method=method, kind=k, seed=seed, tasks=a.tasks, samples=a.samples, tests=a.tests)
                 if any(this.items() <= r.items() for r in rows): continue
-                who = Theirs(stream, method, seed, ',' in k) if k.startswith('avalanche') else Ours(stream, method, seed, **hp[method], **(dict(fast=True) if k=='fast' else {}))
+                who = Theirs(stream, method, seed, ',' in k) if k.startswith('avalanche') else Ours(stream, method, seed, **speed_hp[method], **(dict(fast=True) if k=='fast' else {}))
+                if k=='ours, its Fisher': fisher_by_pass(who.run.method)
                 if k.startswith('nudged'): nudge(who.run.method, int(k[-1]))
                 rows.append(this | whole(who, len(stream)))
                 print({x: rows[-1][x] for x in ('method','kind','seed','accuracy','forgetting','seconds')}, flush=True)
@@ -215,7 +259,7 @@ if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('what', choices=('speed','resnet','memory','agree','all','peak')); p.add_argument('more', nargs='*')
     p.add_argument('--rounds', type=int, default=7); p.add_argument('--threads', type=int, nargs='*', default=[1,2]); p.add_argument('--timed', type=int, default=2000, help='images of the timed task'); p.add_argument('--seeds', type=int, default=1)
-    p.add_argument('--tasks', type=int, default=20); p.add_argument('--samples', type=int, default=10_000); p.add_argument('--tests', type=int, default=10_000)
+    p.add_argument('--widths', type=int, nargs='*', default=[20,64]); p.add_argument('--tasks', type=int, default=20); p.add_argument('--samples', type=int, default=10_000); p.add_argument('--tests', type=int, default=10_000)
     a = p.parse_args()
     if a.what == 'peak': print(json.dumps(peak(*a.more)))
     else:

@@ -1,12 +1,13 @@
 """Where a step's time goes, and how far it is from what the machine can do.
 
     python bench/step.py            # one thread; CPU seconds of this process
+    python bench/step.py others     # only this part
 
-Three parts of results/bench/step.json: `peak`, the matrix products of the MLP alone and the best rate of a large one, from the BLAS and from oneDNN; `steps`, for each
-method, plain and fast: a whole step, its products alone, what torch's other operators take (those that copy, and elementwise ones), and what is left: Python, autograd and
+Four parts of results/bench/step.json: `peak`, the matrix products of the MLP alone and the rate of a large one, from the BLAS and from oneDNN, and from oneDNN held to AVX2; `cache`, the same product with weights that lie
+in more and more memory; `steps`, for each method, plain and fast: a whole step, its products alone, what torch's other operators take (those that copy, and elementwise ones), and what is left: Python, autograd and
 the calls themselves; `others`, torch.compile and a hand-written loop. All are medians of alternating rounds.
 """
-import argparse, json, statistics, time, warnings
+import argparse, json, os, statistics, subprocess, sys, time, warnings
 from pathlib import Path
 import torch, torch.nn as nn, torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
@@ -16,9 +17,13 @@ from orthog_nb.streams import permuted_digits
 from orthog_nb.training import Run, configure, versions
 
 out = Path(__file__).resolve().parent.parent/'results'/'bench'/'step.json'
-hp = dict(finetune={}, er_ring=dict(replay_batch=10), agem=dict(replay_batch=20), ewc={}, orthog={})
+whole = 'er_ring, whole memory'  # the paper's setting, in the last of 20 tasks
+hp = {'finetune': {}, 'er_ring': dict(replay_batch=10), whole: dict(replay_batch=256), 'agem': dict(replay_batch=20), 'ewc': {}, 'orthog': {}}
+passes = {'er_ring': [20], whole: [200], 'agem': [20,10]}  # examples of each pass through the network; otherwise one of 10
 matmuls = ('mm','addmm','addmm_','_linear_pointwise','linear','matmul')
 copies = ('cat','copy_','clone','contiguous','index_select','index','to','_to_copy','fill_','zero_')
+
+by = dict(blas=product, onednn=lambda x,w: product(x, w, has_onednn(x), 0))
 
 def us(f, n=50):
     "Microseconds of CPU a call."
@@ -33,44 +38,70 @@ def rounds(fs, n, each=50):
         for k,f in fs.items(): got[k].append(us(f, each))
     return {k: round(statistics.median(v), 1) for k,v in got.items()}
 
+def large(lib, n):
+    "GFLOP/s of a 512×512 product."
+    A = torch.rand(512, 512); return round(2*512**3/rounds({lib: lambda i: by[lib](A, A)}, n, 3)[lib]/1e3, 1)
+
+def narrow():
+    "The same from oneDNN without its widest instructions, in a process of its own."
+    return float(subprocess.run([sys.executable, __file__, '--rate'], env=os.environ | dict(ONEDNN_MAX_CPU_ISA='AVX2'), capture_output=True, text=True, check=True).stdout)
+
 def peak(n):
     "Rates of products: one large, and those of a step with k examples."
-    A = torch.rand(512, 512); big = rounds(dict(blas=lambda i: A @ A, onednn=lambda i: product(A, A, None, has_onednn(A))), n, 3); rows = []
-    for k in (10,20,40,210):
+    rows = []
+    for k in (10,20,40,200):
         for o,i in ((256,784),(256,256)):
             W,x,d = torch.rand(o, i),torch.rand(k, i),torch.rand(k, o)
-            t = rounds({f'{what} {lib}': (lambda j, f=f, l=lib=='onednn' and has_onednn(W): f(l)) for lib in ('blas','onednn')
-                        for what,f in (('forward', lambda l: product(x, W, None, l)), ('back', lambda l: product(d, W.mT, None, l)), ('gradient', lambda l: product(d.mT, x.mT, None, l)))}, n, 20)
+            t = rounds({f'{what} {lib}': (lambda j, f=f, g=g: f(g)) for lib,g in by.items() for what,f in (('forward', lambda g: g(x, W)), ('back', lambda g: g(d, W.mT)), ('gradient', lambda g: g(d.mT, x.mT)))}, n, 20)
             rows.append(dict(k=k, out=o, inp=i) | {w: round(2*k*o*i/v/1e3, 1) for w,v in t.items()})
-    return dict(gflops={k: round(2*512**3/v/1e3, 1) for k,v in big.items()}, rows=rows)
+    return dict(gflops={lib: large(lib, n) for lib in by} | {'onednn, AVX2': narrow()}, rows=rows)
+
+def cache(n):
+    "Microseconds of the first layer's product and of its update, ten examples, when that many copies of the weights take turns."
+    x,d,rows = torch.rand(10, 784),torch.rand(10, 256),[]
+    for copies in (1,2,4,8,16,32,64,128):
+        W = [torch.rand(256, 784) for _ in range(copies)]
+        t = rounds(dict(forward=lambda i: by['onednn'](x, W[i % copies]), update=lambda i: W[i % copies].addmm_(d.mT, x, alpha=-1e-9)), n, max(2*copies, 50))
+        rows.append(dict(mb=round(copies*W[0].nbytes/2**20, 2)) | t)
+    return rows
 
 def batches(k):
     "Eighty batches of digits."
     x,y = permuted_digits(tasks=3)[2].train(); return [(x[k*i:k*i+k], y[k*i:k*i+k]) for i in range(80)]
 
 def learner(method, fast):
-    "A method in its third task."
-    s = permuted_digits(tasks=3); m = Run(s, configure(s, method, fast=fast, **hp[method]), torch.device('cpu'), quiet=True).method
-    for t in (0,1):
+    "A method in its last task: the third, or the twentieth where all memory is replayed."
+    s = permuted_digits(tasks=20 if method==whole else 3); m = Run(s, configure(s, method.split(',')[0], fast=fast, **hp[method]), torch.device('cpu'), quiet=True).method
+    for t in range(len(s)-1):
         x,y = s[t].train(); m.begin_task(t)
         for i in range(20): m.observe(x[10*i:10*i+10], y[10*i:10*i+10], t)
         m.end_task(t, s[t])
-    m.begin_task(2); return m
+    m.begin_task(len(s)-1); return m
 
-def products(m, k):
-    "The matrix products of a step with k examples, and nothing else: five to move information, three to move weights."
+def products(m, sizes, moved=None, formed=True, two=False):
+    "The matrix products of a step and nothing else: five to move information through the network, three for the gradient of `moved` rows, formed or added to the weights."
     W = [l.weight.detach().clone() for l in (m.model.body[1], m.model.body[3], m.model.head)]
-    A,D = [torch.rand(k, w.shape[1]) for w in W],[torch.rand(k, w.shape[0]) for w in W]; l = has_onednn(W[0]) and k >= 24
+    data = [([torch.rand(k, w.shape[1]) for w in W], [torch.rand(k, w.shape[0]) for w in W]) for k in sizes]; two = two and has_onednn(W[0])
     def f(i):
-        for w,a in zip(W, A): product(a, w, None, l and len(w) > 10)
-        for w,d in zip(W[1:], D[1:]): product(d, w.mT, None, l and len(w) > 10)
-        for w,a,d in zip(W, A, D): w.addmm_(d.mT, a, alpha=-1e-9)
+        for A,D in data:
+            for w,a in zip(W, A): product(a, w, two)
+            for w,d in zip(W[1:], D[1:]): product(d, w.mT, two)
+            for w,a,d in zip(W, A, D):
+                a,d = a[:moved],d[:moved]
+                if formed or two and d.numel()*a.shape[1] >= 2**22: product(d.mT, a.mT, two, 2**22)
+                else: w.addmm_(d.mT, a, alpha=-1e-9)
     return f
 
-def operators(m, data):
+def springs(m):
+    "What EWC's fast step does to every weight: squares of the gradient, springs, the step."
+    like = lambda: [torch.rand_like(p) for p in m.params]; squares,grads,weights,star,pull = (like() for _ in range(5))
+    def f(i): torch._foreach_addcmul_(squares, grads, grads); torch._foreach_lerp_(weights, star, pull); torch._foreach_add_(weights, grads, alpha=-1e-9)
+    return f
+
+def operators(m, data, t):
     "Microseconds a step inside torch's operators other than products: those that copy, and the rest; and how many calls. Each is counted with its median time, so that a pause of the process is not counted."
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as p:
-        for i in range(30): m.observe(*data[i], 2)
+        for i in range(30): m.observe(*data[i], t)
     seen = {}
     for e in p.events():
         if e.name.startswith(('aten::','mkldnn::')): seen.setdefault((e.name.split('::')[1], str(e.input_shapes)), []).append(e.self_cpu_time_total)
@@ -79,16 +110,18 @@ def operators(m, data):
 
 def steps(n):
     rows,data = [],batches(10)
-    examples = dict(er_ring=20, agem=30)
     for method in hp:
-        m = {f: learner(method, f) for f in (False,True)}; k = examples.get(method, 10)
-        t = rounds(dict(plain=lambda i: m[False].observe(*data[i], 2), fast=lambda i: m[True].observe(*data[i], 2), products=products(m[True], k)), n)
-        flops = 2*k*sum(p.numel() for p in m[True].params if p.ndim==2)*3 - 2*k*256*784
-        for f in (False,True):
-            o = operators(m[f], data); step = t['fast' if f else 'plain']
-            parts = dict(products=t['products'], copying=o['copying'], elementwise=o['elementwise'])
+        m = {f: learner(method, f) for f in (False,True)}; sizes = passes.get(method, [10]); t = 19 if method==whole else 2
+        fs = {f'{who} step': (lambda i, m=m[who=='fast']: m.observe(*data[i], t)) for who in ('plain','fast')}
+        fs |= {'plain products': products(m[False], sizes), 'fast products': products(m[True], [sum(sizes)], 10 if method=='agem' else None, method=='ewc', True)}
+        if method=='ewc': fs['springs'] = springs(m[True])
+        got = rounds(fs, n); flops = 2*sum(sizes)*(3*sum(p.numel() for p in m[True].params if p.ndim==2) - 256*784)
+        for who in ('plain','fast'):
+            o = operators(m[who=='fast'], data, t); step = got[f'{who} step']
+            parts = dict(products=got[f'{who} products'], copying=o['copying'], elementwise=o['elementwise'])
             parts['python'] = max(step-sum(parts.values()), 0)
-            rows.append(dict(method=method, fast=f, step_us=step, examples=k, mflop=round(flops/1e6, 1), gflops=round(flops/step/1e3, 1), calls=round(o['calls']), parts_us={k: round(v, 1) for k,v in parts.items()}))
+            rows.append(dict(method=method, fast=who=='fast', step_us=step, examples=sum(sizes), mflop=round(flops/1e6, 1), gflops=round(flops/step/1e3, 1), calls=round(o['calls']), parts_us={k: round(v, 1) for k,v in parts.items()}))
+            if who=='fast' and 'springs' in got: rows[-1]['springs_us'] = got['springs']
             print(rows[-1], flush=True)
     return rows
 
@@ -117,8 +150,11 @@ def others(n):
 
 if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--rounds', type=int, default=9); a = p.parse_args(); torch.set_num_threads(1); warnings.simplefilter('ignore')
+    p.add_argument('what', nargs='*', help='peak, cache, steps, others; all if not given'); p.add_argument('--rounds', type=int, default=9); p.add_argument('--rate', action='store_true', help=argparse.SUPPRESS); a = p.parse_args(); torch.set_num_threads(1); warnings.simplefilter('ignore')
+    if a.rate: sys.exit(print(large('onednn', a.rounds)))
     cpu = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), '') if Path('/proc/cpuinfo').exists() else ''
-    found = dict(peak=peak(a.rounds), steps=steps(a.rounds), others=others(a.rounds), rounds=a.rounds, cpu=cpu, versions=versions())
-    with atomic_write(out) as f: f.write((json.dumps(found, indent=1)+'\n').encode())
-    print(json.dumps(found['peak']['gflops']), found['others'], out, sep='\n')
+    parts = dict(peak=peak, cache=cache, steps=steps, others=others)
+    for part in a.what or parts:
+        found = (json.loads(out.read_text()) if out.exists() else {}) | {part: parts[part](a.rounds)} | dict(cpu=cpu, versions=versions())
+        with atomic_write(out) as f: f.write((json.dumps(found, indent=1)+'\n').encode())
+        print(part, out, flush=True)
