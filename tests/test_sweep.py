@@ -20,8 +20,9 @@ def alone(job):
     return learn(make_stream(job.benchmark, **job.stream_args), job.method, job.seed, device='cpu', quiet=True, **job.settings).R
 
 def start(*args, **kwargs):
-    "A command in a process group of its own."
-    return subprocess.Popen([str(Path(sys.executable).parent/args[0]), *args[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True, **kwargs)
+    "A command in a process group of its own, which hears an interrupt also where the tests run in the background and do not."
+    hears = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen([str(Path(sys.executable).parent/args[0]), *args[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True, preexec_fn=hears, **kwargs)
 
 def run(*args, **kwargs):
     "Exit code, stdout and stderr of a command."
