@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['colors', 'generator', 'set_seed', 'default_device', 'InputError', 'as_tall', 'rand_stiefel', 'followed', 'dense32',
            'mm', 'test_tensor', 'test_orthonormal', 'slopes', 'test_slope', 'clear_parts', 'atomic_write', 'writing',
-           'Progress', 'import_torchvision', 'subplots']
+           'regular', 'Progress', 'import_torchvision', 'subplots']
 
 # %% ../nbs/00_core.ipynb #e92b8430
-import glob, hashlib, os, platform, random, sys, time
+import errno, glob, hashlib, os, platform, random, sys, time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 import numpy as np, torch
@@ -174,6 +174,15 @@ def writing(
     "Turn an error of the file system into an `InputError`."
     try: yield
     except OSError as e: raise InputError(f"{path}: cannot be written ({e.strerror or e}); make room or choose another folder, then run again: what was there before is kept") from None
+
+# %% ../nbs/00_core.ipynb #b7d0e4c2
+def regular(
+    path, # of something that is to be read
+)->Path:
+    "The path, unless something else than a file is there."
+    path = Path(path)
+    if path.exists() and not path.is_file(): raise OSError(errno.EINVAL, 'not a file', str(path))
+    return path
 
 # %% ../nbs/00_core.ipynb #51758e86
 class Progress:

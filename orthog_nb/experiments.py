@@ -122,6 +122,9 @@ def command(f):
         try: return f(*args, **kwargs)
         except InputError as e: print(f'{f.__name__}: {e}', file=sys.stderr); return 2
         except OSError as e: print(f'{f.__name__}: {e.filename or "a file"}: {e.strerror or e}; check the path, its permissions and the free space', file=sys.stderr); return 2
+        except (MemoryError, RuntimeError) as e:
+            if not isinstance(e, (MemoryError, torch.OutOfMemoryError)) and "can't allocate memory" not in str(e): raise
+            print(f'{f.__name__}: this needs more memory than there is here; make memory=, batch= or width= smaller, or use another machine', file=sys.stderr); return 1
         except KeyboardInterrupt: print(f'\n{f.__name__}: stopped. The same command goes on from the last checkpoint:\n  {shlex.join([f.__name__, *sys.argv[1:]])}', file=sys.stderr); return 1
     return call_parse(run)
 

@@ -15,7 +15,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 import numpy as np, platformdirs, torch
 from torch import Tensor
-from .core import InputError, import_torchvision
+from .core import InputError, import_torchvision, regular
 
 # %% ../nbs/05b_files.ipynb #28b94deb
 def cache_dir()->Path:
@@ -76,7 +76,7 @@ def read_checked(
 )->bytes:
     "The bytes of a file, if they are those that were published."
     remedy = f'put a good copy there, or remove the folder {path.parent} to have it downloaded'
-    try: data = path.read_bytes()
+    try: data = regular(path).read_bytes()
     except FileNotFoundError: raise InputError(f'{path} is missing; {remedy}') from None
     except OSError as e: raise InputError(f'{path} cannot be read ({e.strerror}); check its permissions') from None
     got = hashlib.md5(data, usedforsecurity=False).hexdigest()

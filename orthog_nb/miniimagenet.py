@@ -12,7 +12,7 @@ import hashlib, json, os, re, sys, warnings, zipfile
 from functools import lru_cache
 from pathlib import Path
 import numpy as np, torch
-from .core import InputError, Progress, atomic_write
+from .core import InputError, Progress, atomic_write, regular
 from .files import Images, cache_dir, data_roots, make_images, unpickle
 
 # %% ../nbs/05c_miniimagenet.ipynb #64086b13
@@ -49,7 +49,7 @@ def read_image(path)->np.ndarray: # (84, 84, 3) uint8
     "Decode one image; a picture of another size is scaled (bilinear) to 84 x 84."
     from PIL import Image
     try:
-        with warnings.catch_warnings(action='error', category=Image.DecompressionBombWarning), Image.open(path, formats=('JPEG','PNG')) as im:
+        with warnings.catch_warnings(action='error', category=Image.DecompressionBombWarning), Image.open(regular(path), formats=('JPEG','PNG')) as im:
             if im.width*im.height > 2**24: raise ValueError(f'it claims {im.width} x {im.height} pixels')
             im = im.convert('RGB')
             return np.asarray(im if im.size == (84,84) else im.resize((84,84), Image.Resampling.BILINEAR))
@@ -61,7 +61,7 @@ LIMIT = 2**31  # bytes of arrays in one file; all of miniImageNet has 1.3e9
 def read_npz(path:Path, wanted:tuple)->dict: # name -> array
     "The wanted arrays of an .npz file, after a look at their sizes."
     try:
-        with zipfile.ZipFile(path) as z:
+        with zipfile.ZipFile(regular(path)) as z:
             here = [n for n in wanted if f'{n}.npy' in z.namelist()]
             claimed = sum(claimed_bytes(z, f'{n}.npy') for n in here)
         if claimed > LIMIT: raise ValueError(f'its arrays claim {claimed/2**30:,.0f} GiB')
@@ -73,7 +73,7 @@ def claimed_bytes(z:zipfile.ZipFile, name:str)->int:
     with z.open(name) as f:
         version = np.lib.format.read_magic(f)
         shape,_,dtype = (np.lib.format.read_array_header_1_0 if version == (1,0) else np.lib.format.read_array_header_2_0)(f)
-    return int(np.prod(shape, dtype=object)) * dtype.itemsize
+    return int(np.prod(shape, dtype=object)) * max(dtype.itemsize, 1)
 
 # %% ../nbs/05c_miniimagenet.ipynb #223f1b37
 def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
@@ -81,7 +81,9 @@ def list_arrays(path:Path)->dict: # class -> list of (84, 84, 3) uint8
     names = ('images','image_data','data')
     if path.suffix == '.npz': got = read_npz(path, (*names, 'labels'))
     else:
-        with open(path, 'rb') as f: got = unpickle(f, path.stat().st_size, path)
+        try:
+            with open(regular(path), 'rb') as f: got = unpickle(f, path.stat().st_size, path)
+        except OSError as e: raise InputError(f'{path} cannot be read ({e.strerror}); check its permissions') from None
     x = next((got[k] for k in names if k in got), None)
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape[1:] != (84,84,3) or not {'labels','class_dict'} & set(got):
         raise InputError(f'{path} must hold a uint8 array (n, 84, 84, 3) called {" or ".join(names)}, and labels or class_dict; '

@@ -18,7 +18,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 from fastcore.basics import patch, patch_to
-from .core import InputError, Progress, atomic_write, clear_parts, default_device, generator, set_seed, writing
+from .core import InputError, Progress, atomic_write, clear_parts, default_device, generator, regular, set_seed, writing
 from .streams import Info, Stream, check_range, make_stream
 from .factors import Outer
 from .metrics import average_accuracy, forgetting, learning_accuracy
@@ -141,7 +141,7 @@ def __repr__(self:Result):
 # %% ../nbs/12_training.ipynb #71b823f2
 def read_small(path, most:int=2**24)->str:
     "The text of a file that has no reason to be long."
-    with open(path, 'rb') as f: data = f.read(most+1)
+    with open(regular(path), 'rb') as f: data = f.read(most+1)
     if len(data) > most: raise ValueError(f'it is longer than {most:,} bytes')
     return data.decode()
 
@@ -170,7 +170,7 @@ def save_state(
 
 def whole(path:Path):
     "The content of a checkpoint, behind its digest; None if it is damaged."
-    data = path.read_bytes()
+    data = regular(path).read_bytes()
     return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
 
 # %% ../nbs/12_training.ipynb #413f5329
@@ -324,7 +324,7 @@ def state_dict(self:Run)->dict:
 @patch
 def load_state_dict(self:Run, d:dict):
     "Go on from a saved state, if it is of this run."
-    if d.get('version') != 1: raise InputError("the checkpoint was written by another version of orthog_nb; use that one, or delete it to start again")
+    if repr(d.get('version')) != '1': raise InputError("the checkpoint was written by another version of orthog_nb; use that one, or delete it to start again")
     try: self.restore(d)
     except InputError: raise
     except Exception as e: raise InputError(f"the checkpoint does not fit this run ({type(e).__name__}: {' '.join(str(e).split())[:200]}); delete it to start again") from None
@@ -336,6 +336,7 @@ def restore(self:Run, d:dict):
     if self.watch and len(d['watch']) != len(self.watch): raise InputError("the checkpoint was made with other watchers, which saw what these would miss; continue with the same ones, or delete it to start again")
     self.method.load_state_dict(d['method']); self.R.copy_(d['R'])
     (self.i,self.step,self.steps),(self.seconds,self.training) = map(int, d['at']),map(float, d['clock']); self.saved = self.steps
+    if not (0 <= self.i <= self.lessons and min(self.step, self.steps) >= 0): raise ValueError(f'it stopped at {d["at"]}')
     torch.set_rng_state(d['rng'].cpu())
     if d['cuda'] and torch.cuda.is_available(): torch.cuda.set_rng_state_all([s.cpu() for s in d['cuda']])
     for w,s in zip(self.watch, d['watch']): s is None or w.load_state_dict(s)
@@ -467,5 +468,8 @@ def revive(config:dict, info:dict, state:dict, device):
     order = info.pop('order'); info = Info(**{k: tuple(v) if k=='shape' else v for k,v in info.items()})
     stub = type('Kept', (), dict(info=info, __len__=lambda s: info.tasks))()
     for k,v in known_settings(config['method']).items(): check_setting(k, config[k], v)
+    check_range('tasks', info.tasks, 1, 1000)
+    pixels,held = math.prod(info.shape[:1 if info.shape[0] > 1 else 3]),sum(v.numel() for v in state['model'].values())
+    if (config['width'] or 64)*max(info.classes, pixels) > held: raise ValueError('it describes a network larger than its weights')
     run = Run(stub, config, device); run.method.load_state_dict(state); run.method.class_order = order
     return run.method

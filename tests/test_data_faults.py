@@ -280,6 +280,14 @@ def test_npz_bomb_and_names(tmp_path):
     told(miniimagenet.mini_imagenet, tmp_path, path=p, says='claim 197 GiB')
     assert not list(tmp_path.parent.rglob('escaped*')) and not tree(tmp_path/'cache')
 
+def test_npz_of_items_without_size(tmp_path):
+    "An array of a million million empty strings takes no room in a file; as numbers it would."
+    p = tmp_path/'mini-imagenet.npz'; header = io.BytesIO(); np.lib.format.write_array_header_1_0(header, dict(descr='<U0', fortran_order=False, shape=(10**12,)))
+    with zipfile.ZipFile(p, 'w') as z:
+        with z.open('images.npy', 'w') as f: np.save(f, arrays(4))
+        z.writestr('labels.npy', header.getvalue())
+    told(miniimagenet.mini_imagenet, tmp_path, path=p, says='claim 931 GiB')
+
 # the cache of decoded images
 
 def cached(tmp_path): return next((tmp_path/'cache'/'decoded').glob('*.npy'))

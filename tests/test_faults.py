@@ -7,6 +7,7 @@ from PIL import Image
 from orthog_nb import miniimagenet, training
 from orthog_nb.core import InputError
 from orthog_nb.experiments import orthog_verify
+from orthog_nb.files import read_checked
 from orthog_nb.jobs import load_results, save_result
 from orthog_nb.methods import methods
 from orthog_nb.streams import split_miniimagenet
@@ -222,6 +223,18 @@ for width,size in ((2,84), (3,33), (7,61), (8,32), (17,45), (20,84), (31,32)):
 
 # hostile checkpoints, results and manifests
 
+@pytest.mark.parametrize('make', [os.mkfifo, lambda p: p.symlink_to('/dev/zero'), lambda p: p.mkdir()])
+def test_pipes_and_devices_are_not_read(tmp_path, make):
+    "One waits for ever, the other never ends; no reader opens them."
+    for name in ('state.pt','r.json','a.pkl','a.npz','a.png'): make(tmp_path/name)
+    for f,name in ((load_state, 'state.pt'), (reload, 'state.pt'), (Result.load, 'r.json'), (miniimagenet.list_arrays, 'a.pkl'), (miniimagenet.list_arrays, 'a.npz'), (miniimagenet.read_image, 'a.png')):
+        told(f, tmp_path/name, says='not a file')
+    told(lambda: read_checked(tmp_path/'r.json', ''), says='not a file')
+
+def test_commands_without_enough_memory(tmp_path):
+    r = subprocess.run(['bash', '-c', f'ulimit -v 6000000; exec orthog_run --benchmark rotated_digits --method mer --root {tmp_path} memory=1000000 tasks=1'], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS='1'))
+    assert r.returncode == 1 and r.stderr.strip().splitlines()[-1].startswith('orthog_run: this needs more memory') and 'Traceback' not in r.stderr, r.stderr
+
 def sealed(path, body):
     "A checkpoint with a digest that fits."
     path.write_bytes(hashlib.sha256(body).digest() + body)
@@ -255,14 +268,15 @@ def test_checkpoints_and_learners_run_no_code(tmp_path, make):
     for f in (load_state, reload): told(f, tmp_path/'state.pt', says='not a checkpoint of ours')
     assert not (tmp_path/'ran').exists()
 
-@pytest.mark.parametrize('change', [dict(version=2), dict(config='{}'), dict(method={}), dict(method=None), dict(R=torch.zeros(9, 9)), dict(at=[0]), dict(at='abc'), dict(rng=torch.zeros(3)), dict(clock=None), dict(R=None)])
+@pytest.mark.parametrize('change', [dict(version=2), dict(config='{}'), dict(method={}), dict(method=None), dict(R=torch.zeros(9, 9)), dict(at=[0]), dict(at='abc'), dict(at=[-1,0,0]), dict(at=[9,0,0]), dict(version=torch.zeros(2)), dict(rng=torch.zeros(3)), dict(clock=None), dict(R=None)])
 def test_checkpoint_with_other_contents(tmp_path, change):
     p = stopped(tmp_path, 45); state = load_state(p) | change
     save_state(p, state); told(go_on, tmp_path, says='checkpoint')
 
 def test_learner_with_other_contents(tmp_path):
     p = tmp_path/'kept.pt'; learn(tiny(), 'finetune', keep=p, quiet=True); good = load_state(p)
-    for change in (dict(config='{'), dict(config='[]'), dict(config='{"method": "x"}'), dict(info={}), dict(method={}), dict(config=json.dumps(json.loads(good['config']) | dict(width=10**9)))):
+    for change in (dict(config='{'), dict(config='[]'), dict(config='{"method": "x"}'), dict(info={}), dict(method={}), dict(config=json.dumps(json.loads(good['config']) | dict(width=10**9))),
+                   *(dict(info=good['info'] | d) for d in (dict(shape=(1,10**4,10**4)), dict(shape=(10**6,28,28)), dict(classes=10**7), dict(tasks=10**6)))):
         save_state(p, good | change); told(reload, p)
 
 def test_a_manifest_cannot_write_files(tmp_path):

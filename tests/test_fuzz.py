@@ -3,7 +3,7 @@
     pytest tests/test_fuzz.py           # some hundred cases
     pytest tests/test_fuzz.py --soak    # more than five thousand
 """
-import contextlib, hashlib, io, json, pickle, sys, tempfile
+import contextlib, hashlib, io, json, math, pickle, sys, tempfile
 from pathlib import Path
 import numpy as np, pytest, torch
 from fastcore import script
@@ -12,7 +12,7 @@ from PIL import Image
 from orthog_nb import experiments, files, jobs, miniimagenet, report, streams
 from orthog_nb.core import InputError
 from orthog_nb.methods import methods
-from orthog_nb.training import Result, Run, configure, known_settings, learn, load_state, reload
+from orthog_nb.training import Result, Run, configure, known_settings, learn, load_state, reload, save_state
 from victim import stream
 
 torch.set_num_threads(1)
@@ -39,6 +39,10 @@ def changed(data, how):
         if kind=='copy': b[i:i+len(new)] = new
     return bytes(b)
 
+class Quiet(dict):
+    "Its contents would fill the screen when a case fails."
+    def __repr__(self): return ', '.join(self)
+
 @pytest.fixture(scope='module')
 def good(tmp_path_factory):
     "One good file of every kind that is read."
@@ -47,7 +51,7 @@ def good(tmp_path_factory):
     np.savez_compressed(d/'a.npz', images=x, labels=[0,0,0,1,1,1]); Image.effect_noise((84,84), 90).convert('RGB').save(d/'a.png'); Image.effect_noise((84,84), 90).convert('RGB').save(d/'a.jpg')
     (d/'a.pkl').write_bytes(pickle.dumps(dict(image_data=x[:2,:,:,:], class_dict={'a': [0], 'b': [1]}), 2)); (d/'b.pkl').write_bytes(pickle.dumps(dict(images=x[:1], labels=[0]), 4))
     miniimagenet.keep_decoded(d/'c.npy', np.zeros((100,1,3,84,84), np.uint8), 1)
-    return dict(folder=d, stream=s, result=r, **{p.name: p.read_bytes() for p in d.iterdir() if p.is_file()},
+    return Quiet(folder=d, stream=s, result=r, **{p.name: p.read_bytes() for p in d.iterdir() if p.is_file()},
                 **{'state.pt': next(d.glob('runs/*/state.pt')).read_bytes(), 'r.json': next(d.glob('results/runs/*.json')).read_bytes()})
 
 @contextlib.contextmanager
@@ -58,14 +62,13 @@ def mended(data):
     "A checkpoint whose digest fits again, so that what is behind it is looked at."
     return hashlib.sha256(data[32:]).digest() + data[32:]
 
+def restored(stream, state): Run(stream, configure(stream, 'er_ring', width=8), torch.device('cpu')).load_state_dict(state)
+
 @cases(45)
 @given(how=edits, fits=st.booleans())
 def test_checkpoint(good, figures, how, fits):
     figures.add('fuzz', checkpoint=1); data = changed(good['state.pt'], how)
-    def read(p):
-        state = load_state(p); run = Run(good['stream'], configure(good['stream'], 'er_ring', width=8), torch.device('cpu'))
-        run.load_state_dict(state)
-    with put('state.pt', mended(data) if fits else data) as p: clear(read, p)
+    with put('state.pt', mended(data) if fits else data) as p: clear(lambda: restored(good['stream'], load_state(p)))
 
 @cases(20)
 @given(how=edits, fits=st.booleans())
@@ -74,6 +77,24 @@ def test_learner(good, figures, how, fits):
     with put('kept.pt', mended(data) if fits else data) as p: clear(reload, p)
 
 plain = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9), lambda c: st.lists(c, max_size=4) | st.dictionaries(st.text(max_size=5), c, max_size=4), max_leaves=12)
+
+def replaced(o, where, new):
+    "A state with another value at a place, which numbers from 0 to 1 lead to."
+    if not where or not isinstance(o, (dict,list,tuple)) or not o: return new
+    i = int(where[0]*len(o)*.999); k = list(o)[i] if isinstance(o, dict) else i
+    inner = replaced(o[k], where[1:], new)
+    return o | {k: inner} if isinstance(o, dict) else type(o)([*o[:k], inner, *o[k+1:]])
+
+values = plain | st.sampled_from([torch.zeros(0), torch.tensor(1.), torch.full((2,3), math.nan), torch.zeros(5, dtype=torch.long), torch.zeros(3,1,1), torch.ones(8, 8, dtype=torch.float64), torch.zeros(4, dtype=torch.uint8)])
+
+@cases(40)
+@given(which=st.sampled_from(('state.pt','kept.pt')), where=st.lists(st.floats(0, 1), min_size=1, max_size=5), new=values)
+def test_states_with_other_values(good, figures, which, where, new):
+    "A digest that fits, and something else inside: refused, or taken over."
+    figures.add('fuzz', **{'checkpoint' if which=='state.pt' else 'learner': 1})
+    with put(which, good[which]) as p:
+        save_state(p, replaced(load_state(p), where, new))
+        clear(lambda: reload(p) if which=='kept.pt' else restored(good['stream'], load_state(p)))
 
 @cases(30)
 @given(how=edits)
