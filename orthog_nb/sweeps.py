@@ -168,7 +168,6 @@ def tune(
     lrs = lrs or grid.get(job.method, baseline_grid)
     tries = [replace(job, seed=s, settings=job.settings | dict(lr=lr), stream={k: v for k,v in job.stream.items() if k != 'seed'}, epochs=epochs, tuning=True) for lr in lrs for s in range(seeds)]
     got = {(j.settings['lr'], j.seed): (r, error) for j,r,error in scatter(tries, root, **kw)}
-    if not any(r for r,_ in got.values()): raise InputError(f'no rate could be tried: {next(iter(got.values()))[1]}')
     if not any(r for r,_ in got.values()): raise InputError(f'no learning rate could be tried: {next(e for _,e in got.values())}')
     acc = [[r.accuracy if (r := got[lr,s][0]) else 0. for s in range(seeds)] for lr in lrs]
     means = [mean_std(a)[0] for a in acc]
