@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint
 from orthog_nb import core
 from orthog_nb.core import InputError, as_tall, generator, rand_stiefel
 from orthog_nb.cayley import cayley_exact
-from orthog_nb.factors import Factored, FactoredSGD, cayley_factors, costs, pays
+from orthog_nb.factors import Factored, FactoredSGD, cayley_factors, costs, inv_near, pays
 from orthog_nb.optim import StiefelSGD, orthonormality, stiefel_groups
 
 torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def test_float32_is_as_near_to_float64():
 @pytest.mark.parametrize('size', [10, 40, 80])
 @pytest.mark.parametrize('n,p', [(300,200), (200,300), (256,256)])
 def test_the_library_changes_nothing_but_rounding(n, p, size, monkeypatch):
-    "Layers large enough for oneDNN, few rows and many; beside it the same steps by the BLAS, and in float64."
+    "Layers large enough for oneDNN, few rows and many (from 65 on the inverse is by halves); beside it the same steps by the BLAS, and in float64."
     ends,calls,real = [],[],core.onednn; counted = lambda *a: calls.append(1) or real(*a)
     for library,dtype in ((counted, torch.float32), (None, torch.float32), (None, torch.float64)):
         monkeypatch.setattr(core, 'onednn', library); g = generator(0, 'layer'); layer = nn.Linear(n, p, bias=False, dtype=dtype)
@@ -344,3 +344,10 @@ def test_short_steps_of_square_weights_do_not_pile_up():
 def test_counts():
     for n,p in ((784,256),(512,512),(4608,512)): assert [pays(n, p, k) for k in (1, 10, p//3, p)] == [True, True, True, False]
     a,b = costs(1024, 1024, 32); assert a < b/20
+
+def test_the_inverse_by_halves_is_as_good_as_the_one_with_pivots():
+    "Float32, at the limit where it is still used: a large skew part, a symmetric part that is just near enough to the identity."
+    for m,skew in ((130,.1),(320,3.),(480,30.)):
+        X = torch.randn(m, m, generator=generator(m, 'm'), dtype=torch.float64); S,K = (X + X.mT)/2,(X - X.mT)/2
+        M = (torch.eye(m) + .499*S/S.norm() + skew*K/torch.linalg.matrix_norm(K, 2)).float(); true = torch.linalg.inv(M.double())
+        assert (inv_near(M) - true).norm() < 2*(torch.linalg.inv(M) - true).norm() and not torch.equal(inv_near(M), torch.linalg.inv(M))
