@@ -111,6 +111,9 @@ class Reservoir:
     def __len__(self): return min(self.n, self.size)
     def state_dict(self): return dict(n=self.n, items=self.items)
     def load_state_dict(self, d): self.n,self.items = d['n'],dict(d['items'])
+    def parts(self):
+        if self.items and not (self.n > 0 and len(self.items['y']) == self.size): raise ValueError(f'this memory does not have {self.size} places')
+        return [tuple(self.items[k] for k in 'xyt')] if self.items else []
     @property
     def nbytes(self): return sum(v.nbytes for v in self.items.values())
     @property

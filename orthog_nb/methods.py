@@ -15,7 +15,7 @@ from .core import InputError, generator
 from .projection import Subspaces
 from .optim import stiefel_groups
 from .factors import Factored, FactoredSGD, peek_grad
-from .memory import RingMemory
+from .memory import RingMemory, check_examples
 from .models import model_for
 
 # %% ../nbs/09_methods.ipynb #310f546e
@@ -144,7 +144,9 @@ def load_state_dict(self:Method, d:dict):
     "Continue from what `state_dict` wrote."
     self.model.load_state_dict(d['model']); self.opt.load_state_dict(d['opt']); self.set_extra(d['extra'])
     for k,g in self.gens.items(): g.set_state(d['gens'][k].cpu())
-    if self.memory is not None: self.memory.load_state_dict(d['memory'])
+    if self.memory is None: return
+    self.memory.load_state_dict(d['memory'])
+    for part in self.memory.parts(): check_examples(*part, self.info)
 
 # %% ../nbs/09_methods.ipynb #c4be5338
 @patch

@@ -39,7 +39,7 @@ def stopped(root, at, method='er_ring'):
 @pytest.fixture(scope='module')
 def whole(): return learn(tiny(), 'er_ring', quiet=True).R
 
-def go_on(root): return learn(tiny(), 'er_ring', root=root, save_every=5, quiet=True).R
+def go_on(root, method='er_ring'): return learn(tiny(), method, root=root, save_every=5, quiet=True).R
 
 # damage
 
@@ -272,6 +272,14 @@ def test_checkpoints_and_learners_run_no_code(tmp_path, make):
 def test_checkpoint_with_other_contents(tmp_path, change):
     p = stopped(tmp_path, 45); state = load_state(p) | change
     save_state(p, state); told(go_on, tmp_path, says='checkpoint')
+
+@pytest.mark.parametrize('method', ['er_ring','mer','orthog'])
+def test_checkpoint_with_another_memory(tmp_path, method):
+    "Whole, of this run, and yet with examples that are none of this stream."
+    p = stopped(tmp_path, 45, method=method); good = load_state(p); memory = good['method']['memory']; held = memory.get('items') or {k: memory[k] for k in 'xyt'}
+    for change in (dict(x=held['x'][:,:,:5]), dict(x=held['x'].float()), dict(y=held['y']+10**6), dict(t=held['t']-1), dict(y=held['y'][:-1]), dict(x=None), *(dict({k: v[:1] for k,v in held.items()}),)):
+        other = dict(items=held | change) if 'items' in memory else change
+        save_state(p, good | dict(method=good['method'] | dict(memory=memory | other))); told(go_on, tmp_path, method, says='the checkpoint does not fit')
 
 def test_learner_with_other_contents(tmp_path):
     p = tmp_path/'kept.pt'; learn(tiny(), 'finetune', keep=p, quiet=True); good = load_state(p)
