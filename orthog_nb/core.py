@@ -140,7 +140,7 @@ def test_slope(
     got = slopes(err, **kwargs)[-1].item()
     assert abs(got-order) < tol, f'slope {got:.3f}, expected {order}'
 
-# %% ../nbs/00_core.ipynb #efa7ccef
+# %% ../nbs/00_core.ipynb #1db6efaf
 def clear_parts(
     path, # a file
     age:float=0., # only what is older, in seconds
@@ -150,6 +150,7 @@ def clear_parts(
         with suppress(OSError):
             if time.time()-p.stat().st_mtime >= age: p.unlink()
 
+# %% ../nbs/00_core.ipynb #efa7ccef
 @contextmanager
 def atomic_write(
     path, # where the file shall be

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['metrics', 'move_', 'renormalise_', 'widened', 'put_back', 'with_momentum', 'rule_of', 'StiefelSGD', 'keep_account',
-           'named', 'place', 'check_group', 'route', 'Groups', 'stiefel_groups', 'orthonormality']
+           'correct_if_due_', 'count_guard', 'named', 'place', 'check_group', 'route', 'Groups', 'stiefel_groups',
+           'orthonormality']
 
 # %% ../nbs/04_optim.ipynb #d645f338
 from collections import Counter
@@ -117,10 +118,29 @@ def keep_account(
     state['since'],state['way'] = state.get('since', 0)+1,state.get('way', 0.)+length
     return length
 
+# %% ../nbs/04_optim.ipynb #03ef3038
+def correct_if_due_(
+    X:Tensor, # (p, n), the weight in rows
+    state:dict, # its account
+    every:int, # steps between corrections at most; 0: none
+    done:bool=False, # it has just been corrected; only close the account
+):
+    "A Newton–Schulz step where the account asks for one, and a new account."
+    if every and (state['way'] > 3 or state['since'] >= every):
+        if not done: renormalise_(X)
+        state.update(since=0, way=0.)
+
+# %% ../nbs/04_optim.ipynb #17575a02
+def count_guard(
+    group:dict, i:int, # a group, and a weight's place in it
+    tau, lr, # the step taken, and the one asked for
+):
+    "Count a step that the guard has cut."
+    if tau is not lr: group['bound'][i] = group['bound'][i].to(tau.device) + (tau < lr).sum()
+
 # %% ../nbs/04_optim.ipynb #a2c3dc77
 @patch
-def update(
-    self:StiefelSGD,
+def update(self:StiefelSGD,
     p:Tensor, # a parameter with a gradient
     i:int, # its place in the group
     group:dict, # its group
@@ -134,12 +154,9 @@ def update(
     if group['maximize']: G = -G
     if mu: G = with_momentum(G, X, p, state, mu)
     if astray: renormalise_(X); renormalise_(X); lr = lr*min(1., 1e4/length)
-    L,R,tau = rule_of(group)(X, G, lr)
-    move_(X, G, L, R)
-    if tau is not lr: group['bound'][i] = group['bound'][i].to(p.device) + (tau < lr).sum()
-    if every and (state['way'] > 3 or state['since'] >= every):
-        if not astray: renormalise_(X)
-        state.update(since=0, way=0.)
+    L,R,tau = rule_of(group)(X, G, lr); move_(X, G, L, R)
+    count_guard(group, i, tau, lr)
+    correct_if_due_(X, state, every, done=astray)
     put_back(w, p, state)
 
 # %% ../nbs/04_optim.ipynb #a31d39a4
@@ -176,7 +193,7 @@ def step(
             if p.grad is not None: self.update(p, i, g, norms.get(p, 0.))
     return loss
 
-# %% ../nbs/04_optim.ipynb #1e6888d6
+# %% ../nbs/04_optim.ipynb #fd999f08
 def named(
     group:dict, # a parameter group
 )->list: # of (name, parameter)
@@ -184,6 +201,7 @@ def named(
     names = group.get('param_names') or [f'parameter {i} {tuple(p.shape)}' for i,p in enumerate(group['params'])]
     return list(zip(names, group['params']))
 
+# %% ../nbs/04_optim.ipynb #1e6888d6
 @patch
 def check_gradients(
     self:StiefelSGD,
