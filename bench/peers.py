@@ -10,13 +10,12 @@
 
 Needs real data (ORTHOG_NB_DATA) and avalanche-lib (bench/requirements.txt; bench/run.sh makes an environment). Writes results/bench/peers.json,
 section by section. Machines differ and are busy: competitors alternate, every ratio is a median over rounds of ratios within one round. One thread
-is timed in CPU seconds of the process, two in wall-clock seconds. Avalanche gets its images in two ways: as its own PermutedMNIST delivers them
+is timed in CPU seconds of the process, two in wall-clock seconds: that needs two free cores (waiting threads spin; on a busy machine they are many times slower). Avalanche gets its images in two ways: as its own PermutedMNIST delivers them
 (PIL images through ToTensor and PixelsPermutation), and, at its best, as float tensors that were made ready before the clock started. Only the steps of the third task are timed (replay, reference and
 springs are at work by then), not the ends of tasks: Avalanche's EWC makes another pass over the data there, ours does not.
 """
 import argparse, json, os, random, statistics, subprocess, sys, time, warnings
 from pathlib import Path
-os.environ.setdefault('OMP_WAIT_POLICY', 'passive')  # two threads on a busy machine would spend their time waiting for each other
 import torch, torch.nn as nn, torch.nn.functional as F
 from PIL import Image
 from orthog_nb.core import Progress, atomic_write, import_torchvision
