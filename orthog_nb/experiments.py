@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['presets', 'clip', 'plain', 'table2', 'taken_apart', 'table3', 'gate', 'slow', 'readings', 'switches', 'row', 'part',
-           'rows_of', 'waterfall', 'jobs_of', 'command', 'parse_extra', 'orthog_run', 'orthog_sweep', 'orthog_tune',
-           'orthog_verify', 'orthog_data']
+           'rows_of', 'waterfall', 'jobs_of', 'command', 'parse_extra', 'job_of', 'orthog_run', 'orthog_sweep',
+           'parse_rates', 'orthog_tune', 'orthog_verify', 'orthog_data']
 
 # %% ../nbs/14_experiments.ipynb #60aced44
 import ast, shlex, signal, sys
@@ -32,6 +32,7 @@ def row(
     "One row of a table."
     return dict(label=label or method, method=method, stream=stream or {}, settings=settings)
 
+# %% ../nbs/14_experiments.ipynb #8b71905a
 def part(
     benchmarks:str, # names in `streams`, separated by spaces
     rows:list, # of `row`
@@ -42,6 +43,7 @@ def part(
     rows = [r | dict(settings=common | r['settings']) for r in rows]
     return dict(benchmarks=benchmarks.split(), rows=rows, seeds=seeds)
 
+# %% ../nbs/14_experiments.ipynb #8b71905b
 def rows_of(methods:str)->list:
     "One row for each name in a string."
     return [row(m) for m in methods.split()]
@@ -62,7 +64,8 @@ table2 = [row('orthog', 'projection', replay=False, init=None, lr_decay=None, **
 taken_apart = [row('orthog', 'orthog, tuned', lr='tuned'), row('orthog', 'orthog, no decay', lr_decay=None, lr='tuned'), row('orthog', 'orthog, canonical', metric='canonical'),
                row('orthog', 'orthog, guard', guard=clip), row('orthog', 'orthog, iterative', retraction='iterative', guard=clip), row('orthog', 'orthog, random basis', basis='random')]
 presets['table1_cifar_full'] += [part('split_cifar', [row('orthog', 'orthog, guard', guard=clip)], 1)]
-presets.update(table2_cifar=[part('split_cifar', table2+taken_apart, 3, width=20)], table2_mini=[part('split_miniimagenet', table2, 3, width=20)])
+presets.update(table2_cifar=[part('split_cifar', table2+taken_apart, 3, width=20)],
+    table2_mini=[part('split_miniimagenet', table2, 3, width=20), part('split_miniimagenet', taken_apart[:2]+[row('er_ring', 'er_ring, tuned', lr='tuned')], 1, width=20)])
 
 # %% ../nbs/14_experiments.ipynb #3223592d
 table3 = [row(m, f'{m}, {n}', memory=n) for n in (2,3,5) for m in ('agem','er_ring','orthog')]
@@ -145,6 +148,16 @@ def parse_extra(
         else: job = replace(job, stream=job.stream | {'seed' if k=='stream_seed' else k: v})
     return job
 
+# %% ../nbs/14_experiments.ipynb #b17e6f28
+def job_of(
+    benchmark:str, method:str, seed:int, # names, and the stream's number
+    width:int=None, # of the network
+    extra=(), # 'name=value' strings
+    **kw, # more of `Job`
+)->Job:
+    "A job as the commands spell it."
+    return parse_extra(extra, Job(benchmark, closest(method, methods, 'method'), seed, dict(width=width) if width is not None else {}, **kw))
+
 # %% ../nbs/14_experiments.ipynb #b17e6f27
 @command
 def orthog_run(
@@ -161,8 +174,7 @@ def orthog_run(
 ):
     "Learn one benchmark with one method; an interrupted run is continued, a finished one is only shown."
     check_range('threads', threads, 1, 1024)
-    job = Job(benchmark, closest(method, methods, 'method'), seed, dict(width=width) if width is not None else {}, epochs=epochs)
-    job = parse_extra([*extra, *(['lr=tuned'] if tuned else [])], job).resolve(root)
+    job = job_of(benchmark, method, seed, width, [*extra, *(['lr=tuned'] if tuned else [])], epochs=epochs).resolve(root)
     result = job.find(load_results(root))
     if result is None:
         torch.set_num_threads(threads)
@@ -190,6 +202,14 @@ def orthog_sweep(
     print(summary(jobs, results), f'{sum(r is not None for r in results)} of {len(jobs)} runs are in {Path(root)/"results"/"runs"}' + (f', {len(failed)} failed' if failed else ''), sep='\n')
     return int(bool(failed))
 
+# %% ../nbs/14_experiments.ipynb #154ec3be
+def parse_rates(
+    lrs:str, # '0.03,0.1', or nothing
+): # a list of numbers, or None
+    "Learning rates out of a string."
+    try: return [float(v) for v in lrs.split(',')] if lrs else None
+    except ValueError: raise InputError(f'lrs={lrs!r}: write learning rates as numbers with commas between, e.g. 0.03,0.1') from None
+
 # %% ../nbs/14_experiments.ipynb #154ec3bd
 @command
 def orthog_tune(
@@ -207,11 +227,8 @@ def orthog_tune(
     root:str='.', # the choice is written to its folder results/tune
 ):
     "Choose the learning rate on the three tasks set aside for tuning; orthog_run --tuned uses it."
-    job = parse_extra(extra, Job(benchmark, closest(method, methods, 'method'), 0, dict(width=width) if width is not None else {}))
-    check_range('seeds', seeds, 1, 1000)
-    try: rates = [float(v) for v in lrs.split(',')] if lrs else None
-    except ValueError: raise InputError(f'lrs={lrs!r}: write learning rates as numbers with commas between, e.g. 0.03,0.1') from None
-    kept = tune(job, root, rates, seeds, epochs, workers=workers, threads=threads, device=device, scheduler=scheduler)
+    job = job_of(benchmark, method, 0, width, extra); check_range('seeds', seeds, 1, 1000)
+    kept = tune(job, root, parse_rates(lrs), seeds, epochs, workers=workers, threads=threads, device=device, scheduler=scheduler)
     for lr,a in zip(kept['lrs'], kept['accuracy']): print(f'lr {lr:<6g} accuracy {100*mean_std(a)[0]:5.1f} %' + (' <- chosen' if lr==kept['lr'] else ''))
     path = job.tune_path(root); plot_tuning(kept).figure.savefig(path.with_suffix('.svg'))
     print(path, path.with_suffix('.svg'), sep='\n')

@@ -30,6 +30,7 @@ class Table:
     rows:list # of dicts with the same keys: the columns
     @property
     def columns(self): return [k for k in (self.rows[0] if self.rows else {}) if any(r[k] for r in self.rows)]
+    def __repr__(self): return f'{self.caption}: {len(self.rows)} rows'
     @property
     def body(self): return [[r[k] or '–' for k in self.columns] for r in self.rows]
 
