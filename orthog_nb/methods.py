@@ -25,13 +25,13 @@ def build(
     width:int=None, # of the network; None: the paper's (MLP 256, ResNet 64)
     projection:bool=False, # give each task its subspace
     basis:str='axes', # 'axes' (authors' code) or 'random' (paper)
-    init:str=None, # kernels: 'uniform' or 'orthonormal'; None: the authors' choice, orthonormal for the MLP, uniform for the ResNet
+    init:str=None, # kernels: 'uniform' or 'orthonormal'; 'orthonormal_all': the ResNet's head, too; None: orthonormal for the MLP, uniform for the ResNet
     dropout:float=0., # on the last features, in training
 )->nn.Module: # a `Net`
     "The network for a stream, with or without subspaces."
-    if init not in (None,'uniform','orthonormal'): raise InputError(f"init={init!r} is not known; use None, 'uniform' or 'orthonormal'")
+    if init not in (None,'uniform','orthonormal','orthonormal_all'): raise InputError(f"init={init!r} is not known; use None, 'uniform', 'orthonormal' or 'orthonormal_all'")
     net = model_for(info, width=width, generator=generator(seed, 'init'),
-                    orthonormal=None if init is None else init=='orthonormal')
+                    orthonormal=None if init is None else init != 'uniform', head=init=='orthonormal_all')
     if projection: net.subspaces = Subspaces(net.dim, info.tasks, basis, seed)
     if dropout: net.head = nn.Sequential(nn.Dropout(dropout), net.head)
     return net
@@ -247,7 +247,7 @@ def apart(self:ERRing, xs, ys, ts, n:int)->tuple: # gradients of the first n exa
     return grads
 
 # %% ../nbs/09_methods.ipynb #cc72f26c
-deep = dict(memory=1, replay=True, projection=True, stiefel=True, init='orthonormal', metric='euclidean', lr_decay='per_task')
+deep = dict(memory=1, replay=True, projection=True, stiefel=True, init='orthonormal_all', metric='euclidean', lr_decay='per_task')
 
 class Orthog(Method):
     "Learning in orthogonal subspaces, on the Stiefel manifold, with replay of one past task a step."

@@ -146,13 +146,15 @@ def resnet18(
     subspaces=None, # `Subspaces(8*width, tasks)`, or None
     orthonormal:bool=False, # kernels on the Stiefel manifold, or uniform
     generator:torch.Generator=None,
+    head:bool=False, # start the head orthonormal, too
 )->Net:
     "ResNet18 for small images."
     sizes = [width] + [width*k for k in (1,1,2,2,4,4,8,8)]
     blocks = [BasicBlock(i, o, 1 if i==o else 2) for i,o in zip(sizes, sizes[1:])]
     stem = nn.Conv2d(info.shape[0], width, 7, padding=3, bias=False), nn.BatchNorm2d(width, eps=1e-3, momentum=.1)
     body = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    net = Net(body, 8*width, info, subspaces, orthonormal_ if orthonormal else uniform_, uniform_, 0., generator)
+    fill = lambda flag: orthonormal_ if flag else uniform_
+    net = Net(body, 8*width, info, subspaces, fill(orthonormal), fill(head), 0., generator)
     if width < 32: net.layout = torch.channels_last
     return net
 
@@ -163,10 +165,11 @@ def model_for(
     subspaces=None, # `Subspaces(m, tasks)`, or None
     orthonormal:bool=None, # kernels; None: the authors' choice, yes for the MLP, no for the ResNet
     generator:torch.Generator=None,
+    head:bool=False, # the ResNet's head orthonormal, too (the MLP's is what its kernels are)
 )->Net:
     "The paper's network for a stream: `mlp` for grey images, `resnet18` for colour."
     kw = dict(subspaces=subspaces, generator=generator) | ({} if orthonormal is None else dict(orthonormal=orthonormal))
-    return mlp(info, width or 256, **kw) if info.shape[0]==1 else resnet18(info, width or 64, **kw)
+    return mlp(info, width or 256, **kw) if info.shape[0]==1 else resnet18(info, width or 64, head=head, **kw)
 
 # %% ../nbs/07_models.ipynb #f1057bc9
 class Beside(nn.ModuleList):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['streams', 'remap', 'rotation', 'Task', 'Info', 'Stream', 'stream_of', 'one_head', 'check_range', 'permuted',
-           'permuted_mnist', 'permuted_digits', 'rotated', 'rotated_mnist', 'rotated_digits', 'released', 'split',
-           'split_cifar', 'split_miniimagenet', 'make_stream', 'data_report']
+           'permuted_mnist', 'permuted_digits', 'rotated', 'rotated_mnist', 'rotated_digits', 'released',
+           'released_classes', 'split', 'split_cifar', 'split_miniimagenet', 'make_stream', 'data_report']
 
 # %% ../nbs/06_streams.ipynb #34c11dc2
 import difflib, hashlib, inspect, math, random
@@ -200,10 +200,20 @@ def released(
     rs.rand(256)
     return [(angle, pixels, 5_000+shuffled(55_000)) for angle,pixels in moved]
 
+# %% ../nbs/06_streams.ipynb #8ab68a5a
+def released_classes(
+    run:int, # 0 to 4 in the paper
+)->Tensor: # (85,)
+    "The order of the evaluated classes in a run of the authors' code on CIFAR."
+    check_range('run', run, 0, 2**32-1235)
+    order = np.arange(15, 100); np.random.RandomState(1234+run).shuffle(order)
+    return torch.from_numpy(order)
+
 # %% ../nbs/06_streams.ipynb #a3dd4eec
-def split(name, seed, images, tasks, per_class, mean, std)->Stream:
+def split(name, seed, images, tasks, per_class, mean, std, order=None)->Stream:
     "A stream of tasks of five classes each; the first fifteen classes are for tuning."
     check_range('tasks', tasks, 1, 17); check_range('per_class', per_class, 1, len(images.train)//100)
+    if order not in (None,'released'): raise InputError(f"order={order!r} is not known; use 'released' for the class orders of the authors' runs, or leave it out")
     of = lambda ids, c: ids[images.y[ids] == c]
     def task(what, t, classes):
         g = generator(seed, f'{name} {what} {t}')
@@ -212,9 +222,9 @@ def split(name, seed, images, tasks, per_class, mean, std)->Stream:
         mask = torch.zeros(100, dtype=torch.bool).index_fill(0, classes, True)
         return Task(t, classes.tolist(), mask, images, ids[torch.randperm(len(ids), generator=g)],
                     torch.cat([of(images.test, c) for c in classes]))
-    order = 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
-    return stream_of(name, seed, [task('task', t, c) for t,c in enumerate(order.split(5)[:tasks])],
-                [task('tuning', t, c) for t,c in enumerate(torch.arange(15).split(5))], mean, std, per_class=per_class)
+    classes = released_classes(seed) if order else 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
+    return stream_of(name, seed, [task('task', t, c) for t,c in enumerate(classes.split(5)[:tasks])],
+                [task('tuning', t, c) for t,c in enumerate(torch.arange(15).split(5))], mean, std, per_class=per_class, **(dict(order=order) if order else {}))
 
 # %% ../nbs/06_streams.ipynb #cbb9366e
 def split_cifar(
@@ -222,11 +232,12 @@ def split_cifar(
     root=None, # folder that holds cifar-100-python; else `ORTHOG_NB_DATA`, the cache, a download
     tasks:int=17, # evaluated tasks
     per_class:int=500, # training images of each class
+    order:str=None, # 'released': the classes in the order of the authors' run number `seed`
 )->Stream:
     "CIFAR-100 in tasks of five classes, each with logits of its own."
     im = cifar100(root)
     mean = sum(x.sum(0, dtype=torch.int32) for x in im.x[:50_000].split(500)) / (255*50_000)
-    return split('split_cifar', seed, im, tasks, per_class, mean, torch.ones(1,1,1))
+    return split('split_cifar', seed, im, tasks, per_class, mean, torch.ones(1,1,1), order)
 
 # %% ../nbs/06_streams.ipynb #bb669c7d
 def split_miniimagenet(
