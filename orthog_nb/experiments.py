@@ -66,7 +66,7 @@ taken_apart = [row('orthog', 'orthog, tuned', lr='tuned'), row('orthog', 'orthog
                row('orthog', 'orthog, guard', guard=clip), row('orthog', 'orthog, iterative', retraction='iterative', guard=clip), row('orthog', 'orthog, random basis', basis='random'), uniform_head]
 presets['table1_cifar_full'] += [part('split_cifar', [uniform_head], 3), part('split_cifar', [row('orthog', 'orthog, uniform head, guard', guard=clip, init='orthonormal')], 1)]
 presets.update(table2_cifar=[part('split_cifar', table2+taken_apart, 3, width=20)],
-    table2_mini=[part('split_miniimagenet', table2, 3, width=20), part('split_miniimagenet', taken_apart[:2]+[row('er_ring', 'er_ring, tuned', lr='tuned')], 1, width=20)])
+    table2_mini=[part('split_miniimagenet', table2[:2]+[row('orthog', 'projection + replay', init='orthonormal', **plain)]+[table2[3], uniform_head], 3, width=20), part('split_miniimagenet', taken_apart[:2]+[row('er_ring', 'er_ring, tuned', lr='tuned')], 1, width=20)])
 
 # %% ../nbs/14_experiments.ipynb #3223592d
 table3 = [row(m, f'{m}, {n}', memory=n) for n in (2,3,5) for m in ('agem','er_ring','orthog')]
@@ -77,7 +77,7 @@ gate,slow = dict(projection=True),dict(lr_decay='per_task', dropout=.2, lr='tune
 presets['controls'] = [
     part('permuted_mnist rotated_mnist', [row('finetune', 'finetune, gate', **gate), row('er_ring', 'er_ring, gate', **gate),
         row('orthog', 'orthog, task inferred', infer_task=True), row('finetune', 'finetune, decay, dropout', **slow)], 3),
-    part('split_cifar', [row('er_ring', 'er_ring, tuned', lr='tuned'), row('er_ring', 'er_ring, decay', lr_decay='per_task', lr='tuned'),
+    part('split_cifar', [row('er_ring', 'er_ring, tuned', lr='tuned'), row('er_ring', 'er_ring, decay', lr_decay='per_task', lr='tuned'), *(row('er_ring', f'er_ring, decay, {lr}', lr_decay='per_task', lr=lr) for lr in (.1,.2)),
         row('er_ring', 'er_ring, orthonormal', init='orthonormal', lr='tuned'), row('er_ring', 'er_ring, orthonormal, head', init='orthonormal_all', lr='tuned'), row('er_ring', 'er_ring, separate', separate=True, lr='tuned'),
         row('er_ring', 'er_ring, stiefel', init='orthonormal', stiefel=True, metric='euclidean', lr='tuned'), row('finetune', 'finetune, decay, dropout', **slow)], 3, width=20)]
 
