@@ -51,6 +51,7 @@ def project(self:ByHand, h:Tensor, t)->Tensor:
     "$hP_t$; `h` itself where the network has no subspaces."
     return h if self.net.subspaces is None else self.net.subspaces.project(h, t)
 
+# %% ../nbs/11b_fast.ipynb #5bb16eba
 @patch
 def factors(self:ByHand,
     x:Tensor, # (k, C, H, W) uint8
@@ -106,6 +107,7 @@ def meet(
     "Their inner product, @eq-fast-meet."
     return sum(((D @ E.mT)*(A @ B.mT + 1)).sum() for (D,A),(E,B) in zip(fs, gs))
 
+# %% ../nbs/11b_fast.ipynb #167dbd4e
 @patch
 def agem(self:ByHand, method:AGEM, x, y, t)->Tensor:
     "A step of A-GEM with one pass; the loss of the current batch."

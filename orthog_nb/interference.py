@@ -214,7 +214,7 @@ def basis(
     return Vh[:int((held < energy).sum())+1].mT
 
 def overlap(A:Tensor, B:Tensor)->float:
-    "Equation (overlap): 1 if one subspace holds the other, 0 if they are orthogonal."
+    "@eq-interference-overlap: 1 if one subspace holds the other, 0 if they are orthogonal."
     return ((A.mT @ B).square().sum() / min(A.shape[1], B.shape[1])).item()
 
 # %% ../nbs/13_interference.ipynb #ff750a59

@@ -327,6 +327,7 @@ def save_figure(fig, out:Path, name:str, caption:str, alt:str)->str: # HTML
     plt.close(fig)
     return f'<figure><img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{base64.b64encode(data.getvalue()).decode()}"><figcaption>{html.escape(caption)}</figcaption></figure>'
 
+# %% ../nbs/14b_report.ipynb #f810d790
 @command
 def orthog_report(
     preset:str='table1_mnist,table1_released,table1_cifar,table1_cifar_full,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall,vcl', # presets, separated by commas

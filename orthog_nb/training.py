@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['known_settings', 'closest', 'settings', 'check_setting', 'stem', 'configure', 'Result', 'digest', 'read_small',
            'is_result', 'save_state', 'whole', 'load_state', 'unpack', 'largest', 'lesson', 'evaluate', 'Run',
-           'versions', 'peak_bytes', 'learn', 'drive', 'note', 'run_lock', 'info_state', 'reload', 'revive']
+           'versions', 'peak_bytes', 'learn', 'carry_out', 'drive', 'note', 'run_lock', 'info_state', 'reload',
+           'revive']
 
 # %% ../nbs/12_training.ipynb #5e00824a
 import hashlib, inspect, io, json, math, os, platform, sys, time, zipfile
@@ -391,10 +392,15 @@ def learn(
     "Learn a stream of tasks with a method; continue where an earlier call was interrupted."
     if isinstance(stream, str): stream = make_stream(stream, seed)
     config = configure(stream, closest(method, methods, 'method'), seed, batch, epochs, **hp)
+    return carry_out(stream, config, root, device, save_every, watch, log, keep, preset, quiet)
+
+# %% ../nbs/12_training.ipynb #c572aaf9
+def carry_out(stream, config:dict, root, device, save_every, watch, log, keep, preset, quiet)->Result:
+    "Do the run that `learn` has described, or read what is left of it."
     done = Path(root)/'results'/'runs'/f'{stem(config)}.json' if root is not None else None
     if done is not None and done.exists() and not keep: return Result.load(done)
     with torch.random.fork_rng(), run_lock(root, config) as folder:
-        set_seed(seed)
+        set_seed(config['seed'])
         run = Run(stream, config, default_device(device) if isinstance(device, str) else device, watch if isinstance(watch, (list,tuple)) else [watch], quiet)
         result = drive(run, folder, save_every, log, preset)
         if keep: save_state(keep, dict(config=json.dumps(config), info=info_state(stream), method=run.method.state_dict()))
