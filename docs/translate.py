@@ -57,7 +57,9 @@ def inline(m, site):
 def quote(m):
     body = re.sub(r'^ {0,3}> ?', '', m[0], flags=re.M)
     kind = re.match(rf'\s*\**(?:\[!({callouts})\]|({callouts}):)\**\s*', body, re.I)
-    return directive((kind[1] or kind[2]).lower(), '', body[kind.end():], ':') + '\n\n' if kind else m[0]
+    if not kind: return m[0]
+    said = body[kind.end():]
+    return directive((kind[1] or kind[2]).lower(), "", said[:1].upper()+said[1:], ":") + "\n\n"
 
 def div(m):
     _, classes, attrs = attributes(m['attrs'])

@@ -107,10 +107,10 @@ def compare(
     def line(l):
         p = l.paper; printed = lambda k,d: '' if not p or p[k] is None else f'{p[k]:.{d}f}' + (f' ± {p[k+"_std"]:.{d}f}' if p[k+'_std'] is not None else '')
         d = l.difference(); fgt = l.values('forgetting')
-        return {'row': l.label, 'memory': l.memory(), 'task known at test': l.task_known(),
+        return {'row': l.label,
                 'paper, accuracy %': printed('accuracy', 1), 'ours, accuracy %': pm(l.values('accuracy', 100)) or 'not run',
                 'difference': '' if d is None else f'{d:+.1f}' + (f' / {mean_std(fgt)[0]-p["forgetting"]:+.3f}' if fgt and p['forgetting'] is not None else ''), 'within': l.within(), 'z': '' if l.z() is None else f'{l.z():+.1f}', 'paper, forgetting': printed('forgetting', 2), 'ours, forgetting': pm(fgt, 3), 'seeds': f'{len(l.done)} of {len(l.jobs)}',
-                'width': listed(l.width()), 'images a class': listed(l.images()),
+                'memory': l.memory(), 'task known at test': l.task_known(), 'width': listed(l.width()), 'images a class': listed(l.images()),
                 'device': listed(r.device for r in l.done), 'to run': l.gap()}
     return Table(f'{benchmark} ({preset})', [line(l) for l in lines_of(preset, benchmark, root)])
 
@@ -238,7 +238,8 @@ def figure_cost(lines:list):
 def figure_overview(lines:list):
     "Accuracy over the tasks, and against what it costs, in one row."
     fig,axs = subplots(1, 3, w=3.2, h=2.8)
-    curves(axs[0], lines); axs[0].legend(fontsize=6, loc='lower left'); cost_panels(axs[1:], [l for l in lines if l.done], names=False)
+    curves(axs[0], lines); cost_panels(axs[1:], [l for l in lines if l.done], names=False)
+    fig.legend(*axs[0].get_legend_handles_labels(), loc='outside upper left', ncols=6)
     return fig
 
 # %% ../nbs/14b_report.ipynb #2e298cd1
@@ -330,7 +331,7 @@ def save_figure(fig, out:Path, name:str, caption:str, alt:str)->str: # HTML
 # %% ../nbs/14b_report.ipynb #f810d790
 @command
 def orthog_report(
-    preset:str='table1_mnist,table1_released,table1_cifar,table1_cifar_full,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall,vcl', # presets, separated by commas
+    preset:str='table1_mnist,table1_released,table1_cifar,table1_cifar_full,table1_cifar_released,table1_mini,table2_cifar,table2_mini,table3_cifar,table3_mini,controls,waterfall,vcl', # presets, separated by commas
     root:str='.', # results are in its folder results/runs
     out:str='report', # folder to write
 ):
