@@ -219,6 +219,7 @@ def figure_bars(lines:list):
 # %% ../nbs/14b_report.ipynb #f1462279
 def cost_panels(axs, lines:list, names:bool=True):
     "Accuracy against time, and against the bytes held beside the weights."
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
     what = {'seconds of the fastest run': lambda l: min(l.values('seconds')), 'kB held beside the weights': lambda l: sum(l.done[0].bytes.values())/1e3}
     for ax,(label,x) in zip(axs, what.items()):
         for i,l in enumerate(lines):
@@ -226,7 +227,7 @@ def cost_panels(axs, lines:list, names:bool=True):
             ax.errorbar(x(l), m, s, fmt='o', ms=4, **(dict(color='k', mfc='w') if l.label=='multitask' else dict(color=colors[i%8])))
             if names: ax.annotate(l.label, (x(l), m), xytext=(4,3), textcoords='offset points', fontsize=7)
         ax.set(xlabel=label, ylabel='accuracy, %'); ax.margins(x=.25)
-    axs[0].set_xscale('log'); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5)
+    axs[0].set_xscale('log'); axs[0].xaxis.set(major_locator=LogLocator(subs=(1,2,5)), major_formatter=ScalarFormatter(), minor_formatter=NullFormatter()); axs[1].set_xscale('symlog', linthresh=10); axs[1].set_xlim(-5)
 
 # %% ../nbs/14b_report.ipynb #97e07267
 def figure_cost(lines:list):
@@ -239,7 +240,7 @@ def figure_overview(lines:list):
     "Accuracy over the tasks, and against what it costs, in one row."
     fig,axs = subplots(1, 3, w=3.2, h=2.8)
     curves(axs[0], lines); cost_panels(axs[1:], [l for l in lines if l.done], names=False)
-    fig.legend(*axs[0].get_legend_handles_labels(), loc='outside upper left', ncols=6)
+    axs[0].get_legend().remove(); fig.legend(*axs[0].get_legend_handles_labels(), loc='outside upper left', ncols=6)
     return fig
 
 # %% ../nbs/14b_report.ipynb #2e298cd1
