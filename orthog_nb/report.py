@@ -222,7 +222,7 @@ def cost_panels(axs, lines:list, names:bool=True):
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
     what = {'seconds of the fastest run': lambda l: min(l.values('seconds')), 'kB held beside the weights': lambda l: sum(l.done[0].bytes.values())/1e3}
     for ax,(label,x) in zip(axs, what.items()):
-        for i,l in enumerate(lines):
+        for i,l in enumerate(sorted(lines, key=lambda l: l.label=='multitask')):
             m,s = mean_std(l.values('accuracy', 100))
             ax.errorbar(x(l), m, s, fmt='o', ms=4, **(dict(color='k', mfc='w') if l.label=='multitask' else dict(color=colors[i%8])))
             if names: ax.annotate(l.label, (x(l), m), xytext=(4,3), textcoords='offset points', fontsize=7)

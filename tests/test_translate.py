@@ -22,7 +22,7 @@ def test_code_is_left_alone():
     for text in ('`@eq-x` and `$$ a $$ {#eq-x}`', '```python\n@eq-x\n> Note: no\n$$ a $$ {#eq-x}\n[a](b.md)\n```', 'mail me@eq-x'): assert md(text) == text
 
 def test_callouts():
-    assert md('> Note: one\n> two $x$\n\nafter').split() == ':::{note} one two $x$ ::: after'.split()
+    assert md('> Note: one\n> two $x$\n\nafter').split() == ':::{note} One two $x$ ::: after'.split()
     assert md('> [!WARNING]\n> hot\n').split() == ':::{warning} hot :::'.split()
     assert ':::{admonition} Mind\n:class: tip\n' in md('::: {.callout-tip title="Mind"}\nx\n:::')
     assert md('> just a quotation') == '> just a quotation'
