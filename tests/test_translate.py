@@ -23,11 +23,11 @@ def test_code_is_left_alone():
 
 def test_callouts():
     assert md('> Note: one\n> two $x$\n\nafter').split() == ':::{note} One two $x$ ::: after'.split()
-    assert md('> [!WARNING]\n> hot\n').split() == ':::{warning} hot :::'.split()
+    assert md('> [!WARNING]\n> hot\n').split() == ':::{warning} Hot :::'.split()
     assert ':::{admonition} Mind\n:class: tip\n' in md('::: {.callout-tip title="Mind"}\nx\n:::')
     assert md('> just a quotation') == '> just a quotation'
-    assert md('> Note: one\ntwo, without a mark\n\nafter').split() == ':::{note} one two, without a mark ::: after'.split()
-    assert md('> Note: one\n- a list').split() == ':::{note} one ::: - a list'.split()
+    assert md('> Note: one\ntwo, without a mark\n\nafter').split() == ':::{note} One two, without a mark ::: after'.split()
+    assert md('> Note: one\n- a list').split() == ':::{note} One ::: - a list'.split()
     inner = md('> Note: as in\n> $$ a $$ {#eq-n}\n> here')
     assert '```{math}\n:label: eq-n\n\na\n```' in inner and '>' not in inner
 
