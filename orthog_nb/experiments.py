@@ -65,7 +65,7 @@ table2 = [row('orthog', 'projection', replay=False, init=None, lr_decay=None, **
 taken_apart = [row('orthog', 'orthog, tuned', lr='tuned'), row('orthog', 'orthog, no decay', lr_decay=None, lr='tuned'), row('orthog', 'orthog, canonical', metric='canonical'),
                row('orthog', 'orthog, guard', guard=clip), row('orthog', 'orthog, iterative', retraction='iterative', guard=clip), row('orthog', 'orthog, random basis', basis='random'), uniform_head]
 presets['table1_mini'] += [part('split_miniimagenet', [uniform_head], 3, width=20)]
-presets['table1_cifar_full'] += [part('split_cifar', [uniform_head], 3), part('split_cifar', [row('orthog', 'orthog, iterative', retraction='iterative', guard=clip), row('orthog', 'orthog, uniform head, guard', guard=clip, init='orthonormal')], 1)]
+presets['table1_cifar_full'] += [part('split_cifar', [row('orthog', 'orthog, iterative', retraction='iterative', guard=clip), uniform_head], 3), part('split_cifar', [row('orthog', 'orthog, uniform head, guard', guard=clip, init='orthonormal')], 1)]
 presets.update(table2_cifar=[part('split_cifar', table2+taken_apart, 3, width=20)],
     table2_mini=[part('split_miniimagenet', table2[:2]+[row('orthog', 'projection + replay', init='orthonormal', **plain)]+[table2[3], uniform_head], 3, width=20), part('split_miniimagenet', taken_apart[:2]+[row('er_ring', 'er_ring, tuned', lr='tuned')], 1, width=20)])
 
