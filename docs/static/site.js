@@ -10,7 +10,7 @@ function markWide() {
     math.classList.toggle('more', !!box && box.scrollWidth > box.clientWidth + 2);
   }
   for (const table of document.querySelectorAll('article table')) {
-    for (const cell of table.querySelectorAll('td')) cell.classList.toggle('long', cell.textContent.trim().length > 36);
+    for (const cell of table.querySelectorAll('td')) cell.classList.toggle('long', cell.textContent.trim().length > 36 && cell.textContent.trim() !== cell.querySelector('code')?.textContent.trim());
     const box = table.parentElement;
     box.classList.remove('more');
     if (box.matches('.pst-scrollable-table-container, .text_html')) box.classList.toggle('more', table.offsetWidth > box.clientWidth + 1);
