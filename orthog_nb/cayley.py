@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['guarded', 'inv_accretive', 'gram', 'exact_delta', 'check_shapes', 'cayley_exact', 'iterative_delta',
-           'cayley_iterative']
+           'cayley_iterative', 'rotation_delta']
 
 # %% ../nbs/03_cayley.ipynb #55d2cb92
 import torch
@@ -97,8 +97,8 @@ def iterative_delta(
     T,K,M = mm(G, X.mT),gram(G),gram(X); D = (1-c)*T
     if c != 1: T,K = T - mm(D, M), K - mm(D, T.mT) - mm(T, D.mT) + mm(mm(D, M), D.mT)
     if q is not None: tau = guarded(tau, q, (K*M).sum((-2,-1)), T)
-    twice,a,b = 2*torch.eye(X.shape[-2], dtype=X.dtype, device=X.device),torch.zeros_like(T),torch.zeros_like(T)
-    for _ in range(steps+1): a,b = tau/2*(mm(twice+a, T.mT) + mm(b, K)), -tau/2*(mm(twice+a, M) + mm(b, T))
+    twice,a,b = 2*torch.eye(X.shape[-2], dtype=X.dtype, device=X.device),tau*T.mT,-tau*M
+    for _ in range(steps): a,b = tau/2*(mm(twice+a, T.mT) + mm(b, K)), -tau/2*(mm(twice+a, M) + mm(b, T))
     return torch.cat([a - b @ D, b], -1), lambda x,g: torch.cat([x, g], -2), tau
 
 # %% ../nbs/03_cayley.ipynb #cb64bee3
@@ -113,3 +113,17 @@ def cayley_iterative(
     check_shapes(W, G)
     L,R,_ = iterative_delta(W.mT, G.mT, tau, steps, c)
     return W + mm(L, R(W.mT, G.mT), W.mT).mT
+
+# %% ../nbs/03_cayley.ipynb #91d11717
+def rotation_delta(
+    X:Tensor, # (..., p, n), wide, on the manifold or off it
+    G:Tensor, # gradient, same shape
+    tau, # step, a number or a tensor
+    rule=exact_delta, # what turns the rows: `exact_delta`, or `iterative_delta` with its arguments
+    c:float=1., # metric: 1 canonical, 1/2 Euclidean
+)->tuple: # L (..., p, p), a function R with Y = X + L R(X, G), and the step taken
+    "A rule applied to the rows of `X` alone: their span does not move."
+    T,I = mm(G, X.mT),torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
+    if c != 1: T = T - (1-c)*mm(gram(X), T)
+    L,R,tau = rule(I, T, tau)
+    return mm(L, R(I, T)), lambda x,g: x, tau

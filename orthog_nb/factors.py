@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from torch.optim import Optimizer
 from .core import InputError, as_tall, mm
 from .cayley import check_shapes, gram, guarded, inv_accretive
-from .optim import StiefelSGD, count_guard, metrics, named, put_back, renormalise_, widened
+from .optim import StiefelSGD, count_guard, metrics, named, put_back, renormalise_, rotates, widened
 
 # %% ../nbs/04b_factors.ipynb #18b4f9ab
 def inv_near(
@@ -359,7 +359,7 @@ def take(self:FactoredSGD)->dict: # parameter -> name, place in its group, group
             if type(p) is not Factored: continue
             for o in p.passes: o.check(name)
             with torch._C.DisableTorchFunctionSubclass(): formed = p.grad is not None
-            why = 'a part was formed' if formed else 'momentum' if grp['momentum'] else 'iterative' if grp['retraction'] != 'exact' else ''
+            why = 'a part was formed' if formed else 'momentum' if grp['momentum'] else 'iterative' if grp['retraction'] != 'exact' else 'only rotated' if rotates(p, grp) else ''
             if p.passes and why: p.form_grad(why)
             elif p.passes: found[p] = name,i,grp,p.passes
             p.form = f"gradient: {p.why or 'formed by autograd'}" if formed or why else 'no gradient'

@@ -7,7 +7,7 @@ __all__ = ['Job', 'load_results', 'save_result', 'drop_checkpoint', 'rerun', 'di
 
 # %% ../nbs/13b_jobs.ipynb #b6b2368b
 import inspect, json, os, shlex, sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 import torch
@@ -42,9 +42,9 @@ def matches(self:Job, config:dict)->bool:
     "Is this the configuration of the run that the job asks for?"
     mine = dict(benchmark=self.benchmark, method=self.method, seed=self.seed, epochs=self.epochs, batch=10)
     if any(config.get(k) != v for k,v in mine.items()): return False
-    known,want = known_settings(self.method),settings(self.benchmark, self.method, **self.settings)
+    known,want,fresh = known_settings(self.method),settings(self.benchmark, self.method, **self.settings),replace(self, stream={}).stream_args
     return (config.keys() <= {*mine, *known, 'stream'} and all(config.get(k, known[k])==v for k,v in want.items())
-            and all(config.get('stream', {}).get(k)==v for k,v in self.stream_args.items() if v is not None))
+            and all(config.get('stream', {}).get(k, fresh[k])==v for k,v in self.stream_args.items() if v is not None))
 
 # %% ../nbs/13b_jobs.ipynb #54eff6c7
 @patch
@@ -79,8 +79,10 @@ def tune_command(self:Job)->str:
 @patch(as_prop=True)
 def key(self:Job)->str:
     "Equal for two jobs that are the same run."
+    differ = lambda said,plain: {k: v for k,v in said.items() if v != plain[k]}
     return json.dumps([self.benchmark, self.method, self.seed, self.epochs, self.tuning,
-                       settings(self.benchmark, self.method, **self.settings), self.stream_args], sort_keys=True)
+                       differ(settings(self.benchmark, self.method, **self.settings), known_settings(self.method)),
+                       differ(self.stream_args, Job(self.benchmark, self.method).stream_args)], sort_keys=True)
 
 # %% ../nbs/13b_jobs.ipynb #58e9933a
 @lru_cache(maxsize=None)

@@ -27,11 +27,12 @@ def build(
     basis:str='axes', # 'axes' (authors' code) or 'random' (paper)
     init:str=None, # kernels: 'uniform' or 'orthonormal'; 'orthonormal_all': the ResNet's head, too; None: orthonormal for the MLP, uniform for the ResNet
     dropout:float=0., # on the last features, in training
+    same:bool=False, # the ResNet's strided convolutions padded as in TensorFlow
 )->nn.Module: # a `Net`
     "The network for a stream, with or without subspaces."
     if init not in (None,'uniform','orthonormal','orthonormal_all'): raise InputError(f"init={init!r} is not known; use None, 'uniform', 'orthonormal' or 'orthonormal_all'")
     net = model_for(info, width=width, generator=generator(seed, 'init'),
-                    orthonormal=None if init is None else init != 'uniform', head=init=='orthonormal_all')
+                    orthonormal=None if init is None else init != 'uniform', head=init=='orthonormal_all', same=same)
     if projection: net.subspaces = Subspaces(net.dim, info.tasks, basis, seed)
     if dropout: net.head = nn.Sequential(nn.Dropout(dropout), net.head)
     return net
@@ -42,11 +43,11 @@ class Method:
     memory,watch,joint = None,None,False
     defaults = dict(mnist=dict(lr=.1), cifar=dict(lr=.03), mini=dict(lr=.03))  # paper, App. D
     def __init__(self, model, info, gens, lr=.1, lr_decay=None, stiefel=False, metric='canonical',
-                 retraction='exact', guard=None, infer_task=False, fast=False):
+                 retraction='exact', guard=None, wide='turn', infer_task=False, fast=False):
         store_attr()
         if lr_decay not in (None, 'per_task'): raise InputError(f"lr_decay={lr_decay!r} is not known; use None or 'per_task'")
         self.params = [p for p in model.parameters() if p.requires_grad]
-        self.opt = (FactoredSGD(stiefel_groups(model), lr, metric=metric, retraction=retraction, guard=guard) if stiefel
+        self.opt = (FactoredSGD(stiefel_groups(model), lr, metric=metric, retraction=retraction, guard=guard, wide=wide) if stiefel
                     else torch.optim.SGD(self.params, lr))
 
 # %% ../nbs/09_methods.ipynb #b8739657

@@ -210,10 +210,10 @@ def released_classes(
     return torch.from_numpy(order)
 
 # %% ../nbs/06_streams.ipynb #a3dd4eec
-def split(name, seed, images, tasks, per_class, mean, std, order=None)->Stream:
+def split(name, seed, images, tasks, per_class, mean, std, order='own')->Stream:
     "A stream of tasks of five classes each; the first fifteen classes are for tuning."
     check_range('tasks', tasks, 1, 17); check_range('per_class', per_class, 1, len(images.train)//100)
-    if order not in (None,'released'): raise InputError(f"order={order!r} is not known; use 'released' for the class orders of the authors' runs, or leave it out")
+    if order not in ('own','released'): raise InputError(f"order={order!r} is not known; use 'own' for a class order of our own for each seed, or 'released' for those of the authors' runs")
     of = lambda ids, c: ids[images.y[ids] == c]
     def task(what, t, classes):
         g = generator(seed, f'{name} {what} {t}')
@@ -222,9 +222,9 @@ def split(name, seed, images, tasks, per_class, mean, std, order=None)->Stream:
         mask = torch.zeros(100, dtype=torch.bool).index_fill(0, classes, True)
         return Task(t, classes.tolist(), mask, images, ids[torch.randperm(len(ids), generator=g)],
                     torch.cat([of(images.test, c) for c in classes]))
-    classes = released_classes(seed) if order else 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
+    classes = released_classes(seed) if order=='released' else 15 + torch.randperm(85, generator=generator(seed, f'{name} classes'))
     return stream_of(name, seed, [task('task', t, c) for t,c in enumerate(classes.split(5)[:tasks])],
-                [task('tuning', t, c) for t,c in enumerate(torch.arange(15).split(5))], mean, std, per_class=per_class, **(dict(order=order) if order else {}))
+                [task('tuning', t, c) for t,c in enumerate(torch.arange(15).split(5))], mean, std, per_class=per_class, **(dict(order=order) if order != 'own' else {}))
 
 # %% ../nbs/06_streams.ipynb #cbb9366e
 def split_cifar(
@@ -232,7 +232,7 @@ def split_cifar(
     root=None, # folder that holds cifar-100-python; else `ORTHOG_NB_DATA`, the cache, a download
     tasks:int=17, # evaluated tasks
     per_class:int=500, # training images of each class
-    order:str=None, # 'released': the classes in the order of the authors' run number `seed`
+    order:str='own', # of the classes: 'own', drawn from the seed, or 'released', that of the authors' run number `seed`
 )->Stream:
     "CIFAR-100 in tasks of five classes, each with logits of its own."
     im = cifar100(root)
