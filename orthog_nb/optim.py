@@ -132,11 +132,10 @@ def correct_if_due_(
     X:Tensor, # (p, n), the weight in rows
     state:dict, # its account
     every:int, # steps between corrections at most; 0: none
-    done:bool=False, # it has just been corrected; only close the account
 ):
     "A Newton–Schulz step where the account asks for one, and a new account."
     if every and (state['way'] > 3 or state['since'] >= every):
-        if not done: renormalise_(X)
+        renormalise_(X)
         state.update(since=0, way=0.)
 
 # %% ../nbs/04_optim.ipynb #17575a02
@@ -165,7 +164,7 @@ def update(self:StiefelSGD,
     if astray: renormalise_(X); renormalise_(X); lr = lr*min(1., 1e4/length)
     L,R,tau = rule_of(group, p)(X, G, lr); move_(X, G, L, R)
     count_guard(group, i, tau, lr)
-    correct_if_due_(X, state, every, done=astray)
+    correct_if_due_(X, state, every)
     put_back(w, p, state)
 
 # %% ../nbs/04_optim.ipynb #a31d39a4
