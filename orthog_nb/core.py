@@ -188,12 +188,12 @@ def regular(
 # %% ../nbs/00_core.ipynb #51758e86
 class Progress:
     "A bar on a terminal, a plain line every `every` seconds elsewhere, nothing if `quiet`."
-    def __init__(self, total:int, desc:str='', every:float=10., quiet:bool=False):
-        self.total,self.desc,self.every,self.n,self.start = total,desc,every,0,time.time()
+    def __init__(self, total:int, desc:str='', every:float=10., quiet:bool=False, done:int=0):
+        self.total,self.desc,self.every,self.n,self.done,self.start = total,desc,every,done,done,time.time()
         self.last,self.quiet,self.bar = self.start,quiet,None
         if not quiet and sys.stderr.isatty():
             from tqdm import tqdm
-            self.bar = tqdm(total=total, desc=desc, file=sys.stderr, leave=False)
+            self.bar = tqdm(total=total, initial=done, desc=desc, file=sys.stderr, leave=False)
     def __enter__(self): return self
     def __exit__(self, *_): self.bar and self.bar.close()
     def update(self, n:int=1, **shown):
@@ -201,7 +201,7 @@ class Progress:
         self.n += n
         if self.bar: self.bar.set_postfix(shown, refresh=False); return self.bar.update(n)
         if self.quiet or time.time()-self.last < self.every: return
-        self.last = time.time(); left = (self.last-self.start) / self.n * (self.total-self.n)
+        self.last = time.time(); left = (self.last-self.start) / max(1, self.n-self.done) * (self.total-self.n)
         says = ' '.join(f'{k}={v}' for k,v in shown.items())
         print(f'{self.desc}: {self.n}/{self.total} {says} {left:.0f} s left', file=sys.stderr, flush=True)
 

@@ -418,8 +418,7 @@ def drive(run:Run, folder, every:int, log, preset)->Result:
         run.seconds = start+time.time()-t0
         if path: save_state(path, run.state_dict())
     total = sum(-(-len(t.train_ids)*run.config['epochs']//run.config['batch']) for t in run.stream)
-    with Progress(total, f"{run.config['benchmark']} {run.config['method']} seed {run.config['seed']}", quiet=run.quiet) as bar:
-        bar.update(run.steps)
+    with Progress(total, f"{run.config['benchmark']} {run.config['method']} seed {run.config['seed']}", quiet=run.quiet, done=run.steps) as bar:
         while run.i < run.lessons:
             now,before = time.time(),run.training
             def checkpoint(): run.training = before+time.time()-now; save()

@@ -41,7 +41,7 @@ def notebooks():
     "Every notebook runs from the top."
     names = sorted(p.name for p in (root/'nbs').glob('*.ipynb') if not p.name.startswith(('_', '.')))
     rc,out = run('nbdev_test', '--n_workers', '2', '--do_print')
-    tested,bad = set(re.findall(r'^Starting .*?([^/\\\s]+\.ipynb)$', out, re.M)), set(re.findall(r'^\s+(\S+\.ipynb)$', out.partition('Tests Failed')[2], re.M))
+    tested,bad = set(re.findall(r'Starting .*?([^/\\\s]+?\.ipynb)', out)), set(re.findall(r'^\s+(\S+\.ipynb)$', out.partition('Tests Failed')[2], re.M))
     missed = set(names)-tested
     if missed: print('not tested:', *sorted(missed))
     return len(tested-bad), max(len(bad|missed), rc)
