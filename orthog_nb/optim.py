@@ -240,7 +240,7 @@ def place(
     if not off < float('inf'): raise InputError(f"{name} holds numbers that are not finite; initialise it anew")
     if how == 'refuse': raise InputError(f"{name} is not orthonormal (an entry of WᵀW is off by {off:.2g}); start from orthonormal weights, or pass off_manifold='project' to replace it by the nearest")
     U,_,Vh = torch.linalg.svd(W, full_matrices=False)
-    p.copy_(as_tall(U @ Vh, like=p))
+    X = (U @ Vh).mT; renormalise_(X); p.copy_(as_tall(X.mT, like=p))
 
 # %% ../nbs/04_optim.ipynb #864f194b
 def check_group(
