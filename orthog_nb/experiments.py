@@ -54,7 +54,7 @@ presets = dict(
     table1_mnist=[part('permuted_mnist rotated_mnist', rows_of('finetune ewc vcl vcl_random agem mer er_ring orthog multitask'))],
     table1_released=[part('permuted_mnist rotated_mnist', [row(m, stream=dict(seed='released')) for m in 'finetune ewc agem mer er_ring orthog'.split()], 3)],
     table1_cifar=[part('split_cifar', rows_of('er_ring orthog finetune ewc icarl agem mer multitask'), width=20)],
-    table1_cifar_full=[part('split_cifar', rows_of('orthog er_ring'), 3), part('split_cifar', [row('er_ring', 'er_ring, decay', lr_decay='per_task', lr=.2)], 1)],
+    table1_cifar_full=[part('split_cifar', rows_of('orthog er_ring'), 3), part('split_cifar', [row('er_ring', 'er_ring, decay', lr_decay='per_task', lr=.2)], 3)],
     table1_mini=[part('split_miniimagenet', rows_of('er_ring orthog finetune ewc agem mer multitask'), width=20)])
 
 # %% ../nbs/14_experiments.ipynb #131b7a67
