@@ -9,6 +9,7 @@ if [ ! -e .venv-bench/.installed ]; then
   .venv-bench/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e . -r bench/requirements.txt
   touch .venv-bench/.installed
 fi
-for b in projection streams loop sweep step growth conv interference; do echo "== $b"; .venv-bench/bin/python bench/$b.py; done
+for b in projection streams loop sweep step growth conv memory interference; do echo "== $b"; .venv-bench/bin/python bench/$b.py; done
 for b in stiefel factors; do echo "== $b"; .venv-bench/bin/python bench/$b.py all; done
+echo "== guard"; .venv-bench/bin/python bench/guard.py  # needs real data: ORTHOG_NB_DATA
 echo "== peers"; .venv-bench/bin/python -W ignore bench/peers.py all  # needs real data: ORTHOG_NB_DATA
