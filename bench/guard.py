@@ -4,7 +4,7 @@
     python bench/guard.py --steps 50 --width 20
 
 The authors bound the step by 1/‖A‖₁ (the largest row sum of an n×n matrix), we by 2q/‖A‖_F with q = 0.3125, which is the same where ‖A‖₁ = 1.6 ‖A‖_F.
-A is formed as it stands in their code; the training itself takes our steps. Needs the real data. Writes results/bench/guard.json: for every kernel the ratio of the norms
+A is formed as it stands in their code, but of our tall weights: the 1×1 shortcuts, which theirs leaves wide, are other matrices there. The training itself takes our steps. Needs the real data. Writes results/bench/guard.json: for every kernel the ratio of the norms
 (median, smallest, largest) and the share of steps that either bound cuts.
 """
 import argparse, json, statistics
